@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The virtual memory manager: files of blocks, mapped into memory, changed there, and written out as
+ * transactions.
+ *
+ *	bigfile  blocks behind a backend (vm_backend.h)
+ *	fileh    an open handle on a bigfile: pages in RAM, the dirty set, the size
+ *	vma      one mapping of a fileh into the address space
+ *
+ * Results are 0 or -errno. Calls are safe from several threads and from signal handlers, but must be made with
+ * asynchronous signals blocked (the caller's duty: one place in the shim does it). Sizes and offsets are bytes
+ * unless named pgoff or npages. Ranges are half-open.
+ *
+ * It is an error to call anything here from a backend operation.
+ */
+#ifndef VM_H
+#define VM_H
+
+#include "vm_backend.h"
+#include "vm_sys.h"
+#include <stdbool.h>
+#include <signal.h>
+
+struct vm_fileh;
+
+enum vm_engine { VM_ENGINE_AUTO, VM_ENGINE_UFFD, VM_ENGINE_SEGV };
+enum vm_load { VM_LOAD_AUTO, VM_LOAD_EAGER, VM_LOAD_LAZY };
+enum vm_on_dirty { VM_DIRTY_DROP, VM_DIRTY_KEEP, VM_DIRTY_FAIL };
+
+/* ---- process ---- */
+
+/* Probe engines and prepare this process; once, before any other call; later calls do nothing. */
+int vm_start(enum vm_engine engine);
+/* The engine in use and, in words, why a better one is not (a static string, or NULL). */
+enum vm_engine vm_engine(const char **ret_why);
+/* Can the engine load a page on first touch even when the kernel touches it? */
+bool vm_can_load_lazily(void);
+
+/* Around fork(2): prepare takes every lock in order, the other two release them; the child re-arms its
+ * mappings before it returns. Call with asynchronous signals blocked. */
+void vm_fork_prepare(void);
+void vm_fork_parent(void);
+int vm_fork_child(void);
+
+/* A SIGSEGV or SIGBUS arrived. 1: it was a page fault of ours, now resolved, go on. 0: not ours.
+ * -errno: ours, but the page cannot be had (SIGBUS is due). Signal handler context. */
+int vm_fault(const siginfo_t *info, void *ucontext);
+
+/* Called around waiting for our locks by embedders that have a lock of their own (Python's GIL). Either may be
+ * NULL. release returns a token that reacquire gets back. */
+struct vm_lock_hook {
+	void *(*release)(void);
+	void (*reacquire)(void *token);
+};
+void vm_set_lock_hook(const struct vm_lock_hook *hook);
+
+/* ---- handles ---- */
+
+/* Open a handle on f. f must stay until vm_fileh_close returned. load: when pages are filled. */
+int vm_fileh_open(struct vm_bigfile *f, enum vm_load load, struct vm_fileh **ret_h);
+/* Close. It is an error to close a handle that has mappings. Uncommitted stores are gone. */
+void vm_fileh_close(struct vm_fileh *h);
+/* The size in bytes as the program sees it. */
+uint64_t vm_fileh_size(struct vm_fileh *h);
+/* Change the size: seen at once, in the file at commit. */
+int vm_fileh_resize(struct vm_fileh *h, uint64_t size);
+/* Make [off, off + len) zeros, as a store would; the size does not change. */
+int vm_fileh_zero(struct vm_fileh *h, uint64_t off, uint64_t len);
+
+/* Read or write like preadv/pwritev, on the handle. Returns bytes or -errno (also -EFAULT, as the kernel).
+ * vm_fileh_write with off == VM_APPEND writes at the end; *ret_off (may be NULL) is where. */
+#define VM_APPEND UINT64_MAX
+ssize_t vm_fileh_read(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off);
+ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off);
+
+/* SEEK_DATA/SEEK_HOLE on the handle: the offset, or -errno. */
+off_t vm_fileh_seek(struct vm_fileh *h, off_t off, int whence);
+
+/* ---- transactions ---- */
+
+struct vm_commit_result {
+	uint64_t txid;	/* of the last transaction: this one, or the one before when nothing had changed */
+	uint64_t npages; /* pages written out */
+};
+/* Write out all that was stored before some instant during the call, all or nothing. durable: return only
+ * when it survives power loss. On an error nothing was written and every page is as dirty as before.
+ * -EBUSY: the storage was changed by somebody else and overwrite is false. */
+int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret);
+/* Forget all uncommitted stores; back to the storage's state and size. */
+int vm_fileh_discard(struct vm_fileh *h);
+/* The storage changed: pages of [off, off + len) are loaded again on next touch. len 0: to the end; the size
+ * is read again when the whole file is invalidated. *ret_npages: pages dropped (may be NULL).
+ * -EBUSY: VM_DIRTY_FAIL and a page is dirty; nothing was dropped. */
+int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
+			uint64_t *ret_npages);
+/* Committed data to its final place. */
+int vm_fileh_checkpoint(struct vm_fileh *h);
+
+struct vm_fileh_stat {
+	uint64_t size;
+	uint64_t npages_resident; /* pages in RAM */
+	uint64_t npages_dirty;	  /* exact when harvest was asked for */
+	uint64_t txid;		  /* last transaction */
+	bool size_dirty;	  /* is the size uncommitted? */
+	bool stored_here;	  /* did this process store anything since it attached or last committed? */
+};
+void vm_fileh_stat(struct vm_fileh *h, bool harvest, struct vm_fileh_stat *ret);
+
+/* ---- mappings ---- */
+
+/* mmap(2) of the handle: addr, len, prot, flags as there (MAP_SHARED or MAP_PRIVATE); off a page multiple.
+ * writable: may PROT_WRITE be asked for now or later? */
+int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
+	   void **ret_addr);
+/* Does [addr, addr + len) touch a mapping of ours? Cheap; no lock when nothing is mapped. */
+bool vm_is_mapped(const void *addr, size_t len);
+/* munmap, mprotect, madvise, mremap of a range that touches mappings of ours (and maybe others too): the
+ * kernel's results. fileh-s that lost a mapping are told by unmapped (may be NULL), after all locks are gone. */
+typedef void vm_unmapped_fn(struct vm_fileh *h, void *arg);
+int vm_unmap(void *addr, size_t len, vm_unmapped_fn *unmapped, void *arg);
+int vm_protect(void *addr, size_t len, int prot);
+int vm_advise(void *addr, size_t len, int advice);
+int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr);
+/* A foreign mapping is about to be placed over [addr, addr + len) with MAP_FIXED, or was: forget ours there. */
+int vm_forget(void *addr, size_t len, vm_unmapped_fn *unmapped, void *arg);
+/* The handles mapped in [addr, addr + len), each once: calls fn for each, after all locks are gone. Returns
+ * -ENOMEM when part of the range is not mapped at all (as msync does), after fn was called. */
+int vm_for_each_mapped(void *addr, size_t len, vm_unmapped_fn *fn, void *arg);
+/* Number of this process's mappings of h. */
+unsigned vm_fileh_nvmas(struct vm_fileh *h);
+/* Make [addr, addr + len) ready for the kernel to read (or, write, to store into), so that a system call
+ * meets no protected page. Ranges that are not ours are skipped. 0, or -errno when a load failed. */
+int vm_prepare(const void *addr, size_t len, bool write);
+
+/* ---- descriptors of ours ---- */
+
+/* Move *fd out of the way of the program's: high and close-on-exec, and remember where it is kept. *fd may change
+ * later (vm_fd_move). 0 or -errno with *fd closed. */
+int vm_fd_adopt(int *fd);
+/* Close *fd, which was adopted; sets it to -1. */
+void vm_fd_drop(int *fd);
+bool vm_fd_is_ours(int fd);
+/* The program is about to put something of its own at fd: move ours away. */
+int vm_fd_move(int fd);
+
+/* ---- checks ---- */
+
+/* Walk all invariants of docs/invariants.md; aborts with a backtrace when one does not hold. */
+void vm_check(void);
+
+#endif

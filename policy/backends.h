@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* The storage backends there are. To add one: one file, one line in backends.c. */
+#ifndef POL_BACKENDS_H
+#define POL_BACKENDS_H
+
+#include "vm_backend.h"
+#include <stddef.h>
+
+/* The operations named by a rule's backend ("file", "plugin"), or NULL. For plugin, arg is "SO[:ARG]": the object is
+ * loaded (RTLD_LOCAL) and *ret_arg becomes its own argument; NULL with a line in err when it cannot be. */
+const struct vm_backend_ops *pol_backend_get(const char *name, const char *arg, const char **ret_arg, char *err,
+					     size_t errlen);
+
+/* The file backend: blocks in the program's file itself, committed through a journal (core/journal.h).
+ * arg: the journal's directory, or NULL for beside the file. */
+extern const struct vm_backend_ops pol_backend_file;
+
+/* What recovery or check found; for the log and for people. */
+enum pol_journal_state {
+	POL_JOURNAL_NONE,    /* no journal: the file is what was committed */
+	POL_JOURNAL_CLEAN,   /* a journal with nothing to replay */
+	POL_JOURNAL_IN_USE,  /* a live process has it */
+	POL_JOURNAL_REPLAY,  /* complete commits wait to be (check) or were (recover) replayed */
+	POL_JOURNAL_DAMAGED, /* a commit that was durable does not verify; nothing was changed */
+	POL_JOURNAL_FOREIGN, /* belongs to another file, or is of another version, or is no journal */
+};
+struct pol_journal_report {
+	enum pol_journal_state state;
+	uint64_t ncommits;    /* complete commits found */
+	uint64_t first_txid, last_txid;
+	uint64_t bytes_kept;  /* journal bytes of complete commits */
+	uint64_t bytes_dropped; /* of an incomplete commit at the end */
+	uint64_t size;	      /* file size after the last complete commit */
+	char text[400];	      /* the whole story in one line */
+};
+/* path: canonical path of the data file. dir: the rule's journal directory or NULL. progress may be NULL.
+ * check changes nothing. recover replays, syncs the file, removes the journal. 0 when the question was answered
+ * (state says how), -errno when it could not be (report->text has the context); recover: -EUCLEAN for DAMAGED
+ * and FOREIGN, -EBUSY for IN_USE. */
+typedef void pol_progress_fn(uint64_t done, uint64_t total, void *arg);
+int pol_journal_check(const char *path, const char *dir, struct pol_journal_report *ret);
+int pol_journal_recover(const char *path, const char *dir, pol_progress_fn *progress, void *arg,
+			struct pol_journal_report *ret);
+
+#endif
