@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host calls by raw system calls: no errno, no libc wrapper, no cancellation point.
+ *
+ * The stubs are our own because libc's syscall(2) sets errno. struct stat is the kernel's own layout on
+ * the two architectures here, so it is handed through.
+ */
+#include "vm_sys.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+#elif defined(__aarch64__)
+static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
+{
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory", "cc");
+	return x0;
+}
+#else
+#error "core/sys.c: no system call stub for this architecture"
+#endif
+
+static inline long sys3(long nr, long a, long b, long c)
+{
+	return sys6(nr, a, b, c, 0, 0, 0);
+}
+
+static inline long sys4(long nr, long a, long b, long c, long d)
+{
+	return sys6(nr, a, b, c, d, 0, 0);
+}
+
+static int sys_openat(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return (int)sys4(__NR_openat, dirfd, (long)path, flags, (long)mode);
+}
+
+static int sys_close(int fd)
+{
+	return (int)sys3(__NR_close, fd, 0, 0);
+}
+
+static ssize_t sys_read(int fd, void *buf, size_t len)
+{
+	return sys3(__NR_read, fd, (long)buf, (long)len);
+}
+
+static ssize_t sys_write(int fd, const void *buf, size_t len)
+{
+	return sys3(__NR_write, fd, (long)buf, (long)len);
+}
+
+static ssize_t sys_pread(int fd, void *buf, size_t len, off_t off)
+{
+	return sys4(__NR_pread64, fd, (long)buf, (long)len, off);
+}
+
+static ssize_t sys_pwrite(int fd, const void *buf, size_t len, off_t off)
+{
+	return sys4(__NR_pwrite64, fd, (long)buf, (long)len, off);
+}
+
+static ssize_t sys_preadv(int fd, const struct iovec *iov, int niov, off_t off)
+{
+	return sys6(__NR_preadv, fd, (long)iov, niov, off, 0, 0);
+}
+
+static ssize_t sys_pwritev(int fd, const struct iovec *iov, int niov, off_t off)
+{
+	return sys6(__NR_pwritev, fd, (long)iov, niov, off, 0, 0);
+}
+
+static int sys_fsync(int fd)
+{
+	return (int)sys3(__NR_fsync, fd, 0, 0);
+}
+
+static int sys_fdatasync(int fd)
+{
+	return (int)sys3(__NR_fdatasync, fd, 0, 0);
+}
+
+static int sys_ftruncate(int fd, off_t len)
+{
+	return (int)sys3(__NR_ftruncate, fd, len, 0);
+}
+
+static int sys_fallocate(int fd, int mode, off_t off, off_t len)
+{
+	return (int)sys4(__NR_fallocate, fd, mode, off, len);
+}
+
+static off_t sys_lseek(int fd, off_t off, int whence)
+{
+	return sys3(__NR_lseek, fd, off, whence);
+}
+
+static int sys_fstat(int fd, struct stat *ret_st)
+{
+	return (int)sys3(__NR_fstat, fd, (long)ret_st, 0);
+}
+
+static int sys_fstatat(int dirfd, const char *path, struct stat *ret_st, int flags)
+{
+	return (int)sys4(__NR_newfstatat, dirfd, (long)path, (long)ret_st, flags);
+}
+
+static int sys_fchown(int fd, uid_t uid, gid_t gid)
+{
+	return (int)sys3(__NR_fchown, fd, (long)uid, (long)gid);
+}
+
+static int sys_fchmod(int fd, mode_t mode)
+{
+	return (int)sys3(__NR_fchmod, fd, (long)mode, 0);
+}
+
+static int sys_flock(int fd, int operation)
+{
+	return (int)sys3(__NR_flock, fd, operation, 0);
+}
+
+static int sys_fcntl(int fd, int cmd, long arg)
+{
+	return (int)sys3(__NR_fcntl, fd, cmd, arg);
+}
+
+static int sys_renameat(int olddirfd, const char *oldpath, int newdirfd, const char *newpath)
+{
+	return (int)sys4(__NR_renameat, olddirfd, (long)oldpath, newdirfd, (long)newpath);
+}
+
+static int sys_unlinkat(int dirfd, const char *path, int flags)
+{
+	return (int)sys3(__NR_unlinkat, dirfd, (long)path, flags);
+}
+
+static ssize_t sys_readlinkat(int dirfd, const char *path, char *buf, size_t len)
+{
+	return sys4(__NR_readlinkat, dirfd, (long)path, (long)buf, (long)len);
+}
+
+static int sys_memfd_create(const char *name, unsigned flags)
+{
+	return (int)sys3(__NR_memfd_create, (long)name, flags, 0);
+}
+
+static void *sys_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	return (void *)sys6(__NR_mmap, (long)addr, (long)len, prot, flags, fd, off);
+}
+
+static int sys_munmap(void *addr, size_t len)
+{
+	return (int)sys3(__NR_munmap, (long)addr, (long)len, 0);
+}
+
+static int sys_mprotect(void *addr, size_t len, int prot)
+{
+	return (int)sys3(__NR_mprotect, (long)addr, (long)len, prot);
+}
+
+static void *sys_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr)
+{
+	return (void *)sys6(__NR_mremap, (long)old, (long)old_len, (long)new_len, flags, (long)new_addr, 0);
+}
+
+static int sys_madvise(void *addr, size_t len, int advice)
+{
+	return (int)sys3(__NR_madvise, (long)addr, (long)len, advice);
+}
+
+static int sys_msync(void *addr, size_t len, int flags)
+{
+	return (int)sys3(__NR_msync, (long)addr, (long)len, flags);
+}
+
+static int sys_ioctl(int fd, unsigned long request, void *arg)
+{
+	return (int)sys3(__NR_ioctl, fd, (long)request, (long)arg);
+}
+
+static int sys_userfaultfd(int flags)
+{
+	return (int)sys3(__NR_userfaultfd, flags, 0, 0);
+}
+
+static int sys_futex(uint32_t *word, int op, uint32_t val, const struct timespec *timeout)
+{
+	return (int)sys4(__NR_futex, (long)word, op, (long)val, (long)timeout);
+}
+
+static int sys_sigprocmask(int how, const uint64_t *set, uint64_t *ret_old)
+{
+	return (int)sys4(__NR_rt_sigprocmask, how, (long)set, (long)ret_old, sizeof(uint64_t));
+}
+
+static int sys_clock_gettime(int clock, struct timespec *ret_ts)
+{
+	return (int)sys3(__NR_clock_gettime, clock, (long)ret_ts, 0);
+}
+
+static ssize_t sys_getrandom(void *buf, size_t len, unsigned flags)
+{
+	return sys3(__NR_getrandom, (long)buf, (long)len, flags);
+}
+
+static int sys_gettid(void)
+{
+	return (int)sys3(__NR_gettid, 0, 0, 0);
+}
+
+static int sys_getpid(void)
+{
+	return (int)sys3(__NR_getpid, 0, 0, 0);
+}
+
+const struct vm_sys vm_sys_linux = {
+	.openat = sys_openat,
+	.close = sys_close,
+	.read = sys_read,
+	.write = sys_write,
+	.pread = sys_pread,
+	.pwrite = sys_pwrite,
+	.preadv = sys_preadv,
+	.pwritev = sys_pwritev,
+	.fsync = sys_fsync,
+	.fdatasync = sys_fdatasync,
+	.ftruncate = sys_ftruncate,
+	.fallocate = sys_fallocate,
+	.lseek = sys_lseek,
+	.fstat = sys_fstat,
+	.fstatat = sys_fstatat,
+	.fchown = sys_fchown,
+	.fchmod = sys_fchmod,
+	.flock = sys_flock,
+	.fcntl = sys_fcntl,
+	.renameat = sys_renameat,
+	.unlinkat = sys_unlinkat,
+	.readlinkat = sys_readlinkat,
+	.memfd_create = sys_memfd_create,
+	.mmap = sys_mmap,
+	.munmap = sys_munmap,
+	.mprotect = sys_mprotect,
+	.mremap = sys_mremap,
+	.madvise = sys_madvise,
+	.msync = sys_msync,
+	.ioctl = sys_ioctl,
+	.userfaultfd = sys_userfaultfd,
+	.futex = sys_futex,
+	.sigprocmask = sys_sigprocmask,
+	.clock_gettime = sys_clock_gettime,
+	.getrandom = sys_getrandom,
+	.gettid = sys_gettid,
+	.getpid = sys_getpid,
+};
+
+const struct vm_sys *vm_sys = &vm_sys_linux;
+
+int vm_sys_pread_full(int fd, void *buf, size_t len, off_t off)
+{
+	char *p = buf;
+
+	while (len) {
+		ssize_t n = vm_sys->pread(fd, p, len, off);
+
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return (int)n;
+		if (n == 0) {
+			memset(p, 0, len);
+			break;
+		}
+		p += n;
+		off += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int vm_sys_pwrite_full(int fd, const void *buf, size_t len, off_t off)
+{
+	const char *p = buf;
+
+	while (len) {
+		ssize_t n = vm_sys->pwrite(fd, p, len, off);
+
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			return -EIO;
+		p += n;
+		off += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
