@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+# txmap. `make help` lists what can be asked for.
+
+CC	?= gcc
+ifeq ($(origin CC),default)
+CC	:= gcc
+endif
+PREFIX	?= /usr/local
+B	:= build
+
+WARN	:= -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Werror
+CFLAGS	?= -O2 -g
+ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE= $(WARN) -fvisibility=hidden -fPIC -ftls-model=initial-exec -pthread \
+	     -U_FORTIFY_SOURCE -MMD -MP $(CFLAGS)
+LDFLAGS	?=
+PKG	:= pkg-config
+
+# The layers: what each may include is the layering, so nothing else stands on the include path.
+INC_core	:= -Icore/api -Icore
+INC_policy	:= -Icore/api -Ipolicy/api -Ipolicy
+INC_cli		:= $(INC_policy) -Ipolicy/cli
+INC_shim	:= -Ipolicy/api -Ishim
+INC_tests	:= -Icore/api -Icore -Ipolicy/api -Ipolicy -Itests/lib
+
+SRC_core	:= $(wildcard core/*.c)
+SRC_policy	:= $(wildcard policy/*.c)
+SRC_cli		:= $(wildcard policy/cli/*.c)
+SRC_shim	:= $(wildcard shim/*.c)
+SRC_testlib	:= $(wildcard tests/lib/*.c)
+
+TESTS_core	:= $(patsubst %.c,%,$(wildcard tests/core/test_*.c))
+TESTS_policy	:= $(patsubst %.c,%,$(wildcard tests/policy/test_*.c))
+TESTS_preload	:= $(patsubst %.c,%,$(wildcard tests/preload/*.c))
+TESTS_crash	:= $(patsubst %.c,%,$(wildcard tests/crash/*.c))
+TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
+TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*.c))
+CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/lib*.c))
+TESTS_ctor	:= $(filter-out $(CTOR_libs:.so=),$(patsubst %.c,%,$(wildcard tests/ctor/*.c)))
+PLUGINS		:= $(patsubst tests/plugin/%.c,%,$(wildcard tests/plugin/*.c))
+
+# inih is linked in statically: the preloaded object brings the program no library that it does not need. Without
+# the package the name comes back bare, and the linker says what is missing.
+LIBINIH		:= $(shell $(CC) -print-file-name=libinih.a)
+LIBS_so		:= $(LIBINIH) -lunwind -ldl
+LIBS_cli	:= $(LIBINIH) -lunwind -ldl -lsmartcols -ljson-c
+LIBS_test	:= $(LIBINIH) -lcmocka -lunwind -ldl
+SO_LDFLAGS	:= -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL
+
+.PHONY: all tests help demo check bench asan tsan map programs crash install uninstall clean
+.DELETE_ON_ERROR:
+all: $(B)/libtxmap.so $(B)/txmap
+
+# ---- one set of rules for each way of building: $(1) directory, $(2) extra flags
+
+define variant
+$(1)/.flags: force
+	@mkdir -p $$(@D); echo '$$(CC) $(2) $$(ALL_CFLAGS) $$(LDFLAGS)' | cmp -s - $$@ || \
+		echo '$$(CC) $(2) $$(ALL_CFLAGS) $$(LDFLAGS)' >$$@
+
+$(foreach l,core policy shim testlib,$(eval OBJ_$(1)_$(l) := $(SRC_$(l):%.c=$(1)/%.o)))
+$(eval OBJ_$(1)_cli := $(SRC_cli:%.c=$(1)/%.o))
+
+$(1)/core/%.o: core/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_core) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+$(1)/policy/cli/%.o: policy/cli/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_cli) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+$(1)/policy/%.o: policy/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_policy) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+$(1)/shim/%.o: shim/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_shim) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+$(1)/tests/lib/%.o: tests/lib/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_tests) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+$(1)/tests/core/%.o: tests/core/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_core) -Itests/lib $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+$(1)/tests/policy/%.o: tests/policy/%.c $(1)/.flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(INC_policy) -Itests/lib $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+
+$(1)/tests/core/test_%: $(1)/tests/core/test_%.o $(OBJ_$(1)_core) $(OBJ_$(1)_testlib)
+	$$(CC) $(2) -pthread $$(LDFLAGS) -o $$@ $$^ $$(LIBS_test)
+$(1)/tests/policy/test_%: $(1)/tests/policy/test_%.o $(OBJ_$(1)_policy) $(OBJ_$(1)_core) $(OBJ_$(1)_testlib)
+	$$(CC) $(2) -pthread -rdynamic $$(LDFLAGS) -o $$@ $$^ $$(LIBS_test)
+endef
+
+SAN_asan := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SAN_tsan := -O1 -fno-omit-frame-pointer -fsanitize=thread
+$(eval $(call variant,$(B),))
+$(eval $(call variant,$(B)/asan,$(SAN_asan)))
+$(eval $(call variant,$(B)/tsan,$(SAN_tsan)))
+.PHONY: force
+.SECONDARY:
+
+# ---- the two products
+
+$(B)/libtxmap.so: $(OBJ_$(B)_core) $(OBJ_$(B)_policy) $(OBJ_$(B)_shim)
+	$(CC) $(SO_LDFLAGS) -pthread $(LDFLAGS) -o $@ $^ $(LIBS_so)
+
+$(B)/txmap: $(OBJ_$(B)_cli) $(OBJ_$(B)_policy) $(OBJ_$(B)_core)
+	$(CC) -pthread -Wl,-z,now -Wl,-z,relro -Wl,--as-needed $(LDFLAGS) -o $@ $^ $(LIBS_cli)
+
+# ---- programs that the tests run: plain C, nothing of ours in them
+
+PLAIN_CFLAGS = -std=gnu17 -D_GNU_SOURCE= $(WARN) -pthread -MMD -MP $(CFLAGS)
+
+$(B)/tests/preload/%: tests/preload/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -o $@ $< -ldl
+$(B)/tests/crash/%: tests/crash/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -o $@ $<
+$(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -o $@ $<
+$(B)/tests/programs/lmdb_%: tests/programs/src/lmdb_%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -o $@ $< -llmdb
+$(B)/tests/ctor/%.so: tests/ctor/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
+$(B)/tests/ctor/%: tests/ctor/%.c $(B)/.flags $(CTOR_libs:%=$(B)/%)
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed $(CTOR_libs:%=$(B)/%) -ldl
+$(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
+
+PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(TESTS_ctor) \
+		$(TESTS_program)) $(PLUGINS:%=$(B)/plugins/%.so)
+ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
+TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
+tests: all $(PLAIN_tests)
+
+# ---- what people ask for (check and demo start make anew once the packages are there: what is found by asking
+# the compiler, and clang or gcc itself, may only exist from then on)
+
+check: ; @scripts/deps build check
+	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests)
+	@scripts/run-tests plain checks preload asan tsan programs crash
+
+asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
+	@scripts/run-tests asan
+tsan: $(TSAN_tests)
+	@scripts/run-tests tsan
+programs: tests
+	@scripts/run-tests programs
+crash: tests
+	@scripts/run-tests crash
+map: $(B)/libtxmap.so $(B)/txmap
+	@scripts/layers.sh map
+bench: all $(addprefix $(B)/,$(TESTS_bench))
+	@scripts/bench
+demo: ; @scripts/deps build demo
+	@$(MAKE) --no-print-directory all
+	@scripts/demo
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/txmap
+	install -m 755 $(B)/txmap $(DESTDIR)$(PREFIX)/bin/txmap
+	install -m 644 $(B)/libtxmap.so $(DESTDIR)$(PREFIX)/lib/txmap/libtxmap.so
+	for m in $(wildcard docs/man/*.[1-9]); do \
+		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; install -d $$d && install -m 644 $$m $$d/ || exit 1; done
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/txmap $(DESTDIR)$(PREFIX)/lib/txmap/libtxmap.so
+	for m in $(wildcard docs/man/*.[1-9]); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
+clean:
+	rm -rf $(B)
+
+help:
+	@echo 'make            build/libtxmap.so and build/txmap'
+	@echo 'make demo       install what is missing, build, and show the main job on gawk, gdbm and Python'
+	@echo 'make check      install what is missing, build, and run every test'
+	@echo 'make bench      native and txmap side by side; a table, and build/bench.json'
+	@echo 'make asan       the core and policy tests with AddressSanitizer and UBSan'
+	@echo 'make tsan       the core tests with ThreadSanitizer'
+	@echo 'make programs   only the real programs: LMDB, gdbm, gawk, CPython, numpy, xfs_io, fio'
+	@echo 'make crash      only the kill -9 tests'
+	@echo 'make map        the calls that cross from layer to layer'
+	@echo 'make install    PREFIX=/usr/local DESTDIR='
+	@echo 'make clean      remove build/'
+	@echo 'CC=gcc|clang    CFLAGS="-O2 -g"'
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
