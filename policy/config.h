@@ -68,7 +68,7 @@ struct pol_config {
 
 /* Read environment, file, and extra (NULL-terminated KEY=VALUE of the command line, may be NULL).
  * 0, or -EINVAL with one line in err: file, line, key, and what is allowed. The result is allocated once and
- * stays for the life of the process. environ-like envp is given so that tests need no setenv. */
+ * stays for the life of the process. The line has no "txmap: " before it and no newline. environ-like envp is given so that tests need no setenv. */
 int pol_config_load(char *const *envp, const char *const *extra, const struct pol_config **ret, char *err,
 		    size_t errlen);
 

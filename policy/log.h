@@ -6,6 +6,8 @@
 #include "config.h"
 
 void pol_log_open(enum pol_log_level level, const char *file);
+/* At run time; the place stays. Any context. */
+void pol_log_set_level(enum pol_log_level level);
 bool pol_log_is_on(enum pol_log_level level);
 /* Any context, also signal handlers: formats into a buffer on the stack, one write. A line longer than
  * 1 KiB is cut. */
