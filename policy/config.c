@@ -25,6 +25,11 @@ const char *pol_opt_name(enum pol_opt o)
 	return opts[o].name;
 }
 
+const char *pol_opt_default(enum pol_opt o)
+{
+	return opts[o].def;
+}
+
 const char *pol_opt_values(enum pol_opt o)
 {
 	return opts[o].values;

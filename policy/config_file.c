@@ -33,7 +33,8 @@ static int read_whole(struct pol_reader *rd, char **ret_text, size_t *ret_len)
 
 	fd = vm_sys->openat(AT_FDCWD, rd->file, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
 	if (fd < 0)
-		return pol_bad(rd, "%s: cannot open the settings file: %s", rd->file, pol_errno_name(fd));
+		return pol_bad(rd, "%s: cannot open the settings file: %s (%s)", rd->file,
+			       strerrordesc_np(-fd), pol_errno_name(fd));
 	text = pol_arena_alloc(&rd->arena, MAX_FILE + 1);
 	if (!text) {
 		err = pol_no_memory(rd);
@@ -45,7 +46,8 @@ static int read_whole(struct pol_reader *rd, char **ret_text, size_t *ret_len)
 			len += (size_t)n;
 	} while ((n > 0 && len <= MAX_FILE) || n == -EINTR);
 	if (n < 0)
-		err = pol_bad(rd, "%s: cannot read the settings file: %s", rd->file, pol_errno_name((int)n));
+		err = pol_bad(rd, "%s: cannot read the settings file: %s (%s)", rd->file,
+			      strerrordesc_np((int)-n), pol_errno_name((int)n));
 	else if (len > MAX_FILE)
 		err = pol_bad(rd, "%s: settings file larger than 1 MiB", rd->file);
 	else

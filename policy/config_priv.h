@@ -64,6 +64,8 @@ int pol_bad_value(struct pol_reader *rd, const struct pol_where *at, const char 
 /* The setting of that name, or -1. */
 int pol_opt_find(const char *name, size_t len);
 bool pol_opt_is_process_wide(enum pol_opt o);
+const char *pol_opt_default(enum pol_opt o);
+const char *pol_opt_allowed(enum pol_opt o, char *buf, size_t len);
 /* The names of all settings, separated by blanks. */
 const char *pol_opt_names(void);
 
@@ -79,7 +81,7 @@ int pol_give_glob(struct pol_reader *rd, const struct pol_where *at, const char 
 int pol_read_pair(struct pol_reader *rd, enum pol_origin origin, struct pol_given *g, const char *pair);
 /* All of TXMAP_*; rd->file from TXMAP_CONFIG. */
 int pol_read_env(struct pol_reader *rd, char *const *envp);
-/* The unnamed rule of `paths`: globs joined by ':', "\\:" being a plain colon. It comes first. */
+/* The unnamed rule of `paths`: globs joined by ':', "\:" being a plain colon. It comes first. */
 int pol_read_paths(struct pol_reader *rd);
 
 /* config_file.c: read rd->file into defaults and rules. */

@@ -55,6 +55,7 @@ int pol_give(struct pol_reader *rd, const struct pol_where *at, struct pol_given
 	struct pol_rule r = {0};
 	struct pol_config c = {0};
 	const char *reason;
+	char allowed[256];
 
 	/* checked here, where the place is known, even when a nearer source hides it */
 	if (pol_value_parse(o, value, &r, &c, &reason))

@@ -31,6 +31,26 @@ static bool is_available(enum pol_opt o, const char *word, size_t len)
 	return true;
 }
 
+/* What is allowed, as options.def says it, without what is not available. */
+const char *pol_opt_allowed(enum pol_opt o, char *buf, size_t len)
+{
+	size_t used = 0;
+
+	if (!is_available(o, "", 0)) {
+		(void)snprintf(buf, len, "%s", pol_opt_default(o));
+		return buf;
+	}
+	for (const char *word = pol_opt_values(o); *word;
+	     word += strcspn(word, " "), word += strspn(word, " ")) {
+		size_t wordlen = strcspn(word, " ");
+
+		if (is_available(o, word, strcspn(word, " :")) && used + wordlen + 2 < len)
+			used += (size_t)snprintf(buf + used, len - used, "%s%.*s", used ? " " : "",
+						 (int)wordlen, word);
+	}
+	return buf;
+}
+
 static bool is_word(const char *text, size_t len, const char *word)
 {
 	return strlen(word) == len && !memcmp(text, word, len);

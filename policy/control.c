@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The helper thread: one a process, started when the first file becomes managed. It serves the control socket
+ * and does what may not be done elsewhere: timers, and work that signal handlers left.
+ *
+ * Its descriptors are ours (vm_fd_adopt) and may get other numbers at any time: each is read from its
+ * variable every time it is used.
+ */
+#include "control_priv.h"
+#include "log.h"
+#include "managed.h"
+#include "vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#define NCLIENTS   8
+#define IDLE_USEC  (60u * 1000000u) /* a client that is silent this long goes */
+#define EVICT_USEC (1u * 1000000u)  /* ... or this long, when another waits for its place */
+#define STACK_LEN  (1u << 20)
+
+struct client {
+	int fd;		      /* -1: free */
+	bool eof, closing;    /* no more to read; gone once out is sent */
+	uint64_t active_usec; /* when it last did something */
+	size_t in_len;
+	char in[POL_REQUEST_MAX + 1];
+	struct pol_out out; /* the reply being sent: nothing more is read before it is through */
+	size_t sent;
+};
+
+enum { IDLE, RUNNING, STOPPING };
+
+static int state = IDLE; /* (atomic) */
+static int event_fd = -1;
+static int listen_fd = -1;
+static pid_t listen_pid; /* whose socket file it is */
+static bool warned;	 /* about the socket, once also for all children */
+static struct client clients[NCLIENTS] = {[0 ... NCLIENTS - 1] = {.fd = -1}}; /* the thread's alone */
+
+static uint64_t now_usec(void)
+{
+	struct timespec ts = {0};
+
+	(void)vm_sys->clock_gettime(CLOCK_MONOTONIC, &ts); /* always there */
+	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
+/* ---- clients ---- */
+
+static void client_close(struct client *c)
+{
+	vm_fd_drop(&c->fd);
+	pol_out_free(&c->out);
+}
+
+static bool client_send(struct client *c)
+{
+	while (c->sent < c->out.len) {
+		ssize_t n =
+			send(c->fd, c->out.mem + c->sent, c->out.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return false;
+		if (n < 0) {
+			client_close(c);
+			return false;
+		}
+		c->sent += (size_t)n;
+		c->active_usec = now_usec();
+	}
+	c->sent = c->out.len = 0;
+	return true;
+}
+
+static void client_fail(struct client *c, int err, const char *text)
+{
+	pol_out_error(&c->out, err, "%s", text);
+	c->closing = true;
+}
+
+/* A whole line, if there is one, or what takes its place. Returns whether there was something to do. */
+static bool client_request(struct client *c)
+{
+	char *end = memchr(c->in, '\n', c->in_len);
+	size_t len;
+
+	if (!end) {
+		if (c->in_len == sizeof(c->in))
+			client_fail(c, EMSGSIZE, "a request is at most 8192 bytes");
+		else if (c->eof && c->in_len)
+			client_fail(c, EINVAL, "half a request: no newline at its end");
+		return c->closing;
+	}
+	len = (size_t)(end - c->in);
+	*end = 0;
+	if (strlen(c->in) != len) {
+		client_fail(c, EINVAL, "a zero byte in the request");
+		return true;
+	}
+	if (len && c->in[len - 1] == '\r')
+		c->in[len - 1] = 0;
+	pol_request_serve(c->in, &c->out);
+	if (c->out.failed) { /* half a reply would be taken for a whole one */
+		pol_log(POL_LOG_WARN, "control socket: no memory for the reply");
+		client_close(c);
+		return false;
+	}
+	c->in_len -= len + 1;
+	memmove(c->in, end + 1, c->in_len);
+	return true;
+}
+
+/* One request at most, so that no client keeps the others waiting. Returns whether more is at hand. */
+static bool client_serve(struct client *c)
+{
+	if (!client_send(c))
+		return false;
+	if (!c->closing && !c->eof && c->in_len < sizeof(c->in)) {
+		ssize_t n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, MSG_DONTWAIT);
+
+		if (n > 0) {
+			c->in_len += (size_t)n;
+			c->active_usec = now_usec();
+		} else if (n == 0) {
+			c->eof = true;
+		} else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+			client_close(c);
+			return false;
+		}
+	}
+	if (!c->closing && client_request(c) && !client_send(c))
+		return false;
+	if (c->fd < 0)
+		return false;
+	if (c->closing || (c->eof && !c->in_len)) {
+		client_close(c);
+		return false;
+	}
+	return c->eof || memchr(c->in, '\n', c->in_len) || c->in_len == sizeof(c->in);
+}
+
+/* A free place, or the place of the client that was silent longest. NULL: none yet. */
+static struct client *find_place(uint64_t now)
+{
+	struct client *oldest = NULL;
+
+	for (struct client *c = clients; c < clients + NCLIENTS; c++) {
+		if (c->fd < 0)
+			return c;
+		if (c->active_usec + EVICT_USEC <= now && (!oldest || c->active_usec < oldest->active_usec))
+			oldest = c;
+	}
+	return oldest;
+}
+
+static void accept_client(uint64_t now)
+{
+	struct client *c = find_place(now);
+	int fd;
+
+	if (!c)
+		return;
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	if (c->fd >= 0)
+		client_close(c);
+	c->fd = fd;
+	if (vm_fd_adopt(&c->fd))
+		return;
+	c->eof = c->closing = false;
+	c->active_usec = now;
+	c->in_len = c->sent = 0;
+	if (!pol_socket_peer_is_allowed(c->fd)) {
+		client_fail(c, EPERM, "only the same user and root are served");
+		(void)client_send(c);
+		if (c->fd >= 0)
+			client_close(c);
+	}
+}
+
+/* ---- the thread ---- */
+
+static void open_socket(void)
+{
+	const struct pol_config *config = pol_config_get();
+	char why[512];
+	int err;
+
+	if (!config->control)
+		return;
+	listen_pid = vm_sys->getpid();
+	err = pol_socket_listen(config->runtime_dir, listen_pid, &listen_fd, why, sizeof(why));
+	if (!err) {
+		err = vm_fd_adopt(&listen_fd);
+		if (err) {
+			(void)snprintf(why, sizeof(why), "%s", pol_errno_name(err));
+			pol_socket_unlink(config->runtime_dir, listen_pid);
+		}
+	}
+	if (err) {
+		listen_fd = -1;
+		listen_pid = 0;
+		if (!warned)
+			pol_log(POL_LOG_WARN, "no control socket: %s", why);
+		warned = true;
+	}
+}
+
+static int open_event(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	event_fd = fd;
+	return vm_fd_adopt(&event_fd);
+}
+
+static int timeout_msec(uint64_t now, int64_t tick_usec, bool more)
+{
+	uint64_t usec = tick_usec < 0 ? UINT64_MAX : (uint64_t)tick_usec;
+
+	if (more)
+		return 0;
+	for (const struct client *c = clients; c < clients + NCLIENTS; c++) {
+		uint64_t gone = c->active_usec + (find_place(now) ? IDLE_USEC : EVICT_USEC);
+
+		if (c->fd >= 0 && usec > (gone > now ? gone - now : 0))
+			usec = gone > now ? gone - now : 0;
+	}
+	if (usec == UINT64_MAX)
+		return -1;
+	return usec / 1000 >= INT_MAX ? INT_MAX : (int)((usec + 999) / 1000);
+}
+
+/* Somebody closed descriptors by a way that cannot be seen (a raw system call): make them anew. */
+static void reopen(const struct pollfd *event, const struct pollfd *sock)
+{
+	if (event->revents & POLLNVAL) {
+		vm_fd_drop(&event_fd);
+		if (open_event())
+			pol_log(POL_LOG_ERROR,
+				"the helper thread's descriptor was closed; triggers by signal are lost");
+	}
+	if (sock->revents & POLLNVAL) {
+		vm_fd_drop(&listen_fd);
+		open_socket();
+	}
+}
+
+/* One turn: wait, then serve whoever wants something. Returns whether more is at hand. */
+static bool turn(int64_t tick_usec, bool more)
+{
+	struct pollfd fds[2 + NCLIENTS];
+	uint64_t now = now_usec(), count;
+
+	fds[0] = (struct pollfd){.fd = event_fd, .events = POLLIN};
+	fds[1] = (struct pollfd){.fd = find_place(now) ? listen_fd : -1, .events = POLLIN};
+	for (int i = 0; i < NCLIENTS; i++) {
+		const struct client *c = &clients[i];
+
+		fds[2 + i] = (struct pollfd){.fd = c->fd, .events = c->sent < c->out.len ? POLLOUT : POLLIN};
+	}
+	if (poll(fds, 2 + NCLIENTS, timeout_msec(now, tick_usec, more)) < 0)
+		return more;
+
+	now = now_usec();
+	reopen(&fds[0], &fds[1]);
+	if (fds[0].revents & POLLIN)
+		(void)vm_sys->read(event_fd, &count, sizeof(count)); /* only the waking matters */
+	more = false;
+	for (int i = 0; i < NCLIENTS; i++) {
+		struct client *c = &clients[i];
+
+		if (c->fd < 0)
+			continue;
+		if (fds[2 + i].revents || c->in_len)
+			more |= client_serve(c);
+		if (c->fd >= 0 && c->active_usec + IDLE_USEC <= now)
+			client_close(c);
+	}
+	if (fds[1].revents & POLLIN)
+		accept_client(now);
+	return more;
+}
+
+static void *helper(void *arg)
+{
+	bool more = false;
+
+	(void)prctl(PR_SET_NAME, "txmap"); /* for people who look at threads */
+	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == RUNNING) {
+		int64_t tick_usec;
+
+		pol_managed_deferred();
+		tick_usec = pol_managed_tick();
+		more = turn(tick_usec, more);
+	}
+	for (struct client *c = clients; c < clients + NCLIENTS; c++) {
+		if (c->fd >= 0)
+			client_close(c);
+	}
+	vm_fd_drop(&listen_fd);
+	return arg;
+}
+
+static int start_thread(void)
+{
+	/* All but the two that libc needs in every thread: setuid(2) waits until each has answered them. */
+	const uint64_t all = ~(3ull << 31);
+	pthread_attr_t attr;
+	pthread_t thread;
+	uint64_t old;
+	int err;
+
+	err = -pthread_attr_init(&attr);
+	if (err)
+		return err;
+	(void)pthread_attr_setstacksize(&attr, STACK_LEN); /* or the default */
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	err = vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
+	if (!err) {
+		err = -pthread_create(&thread, &attr, helper, NULL);
+		(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL); /* a mask that was in force */
+	}
+	(void)pthread_attr_destroy(&attr);
+	return err;
+}
+
+int pol_control_start(void)
+{
+	int expected = IDLE, saved = errno, err;
+
+	if (!__atomic_compare_exchange_n(&state, &expected, RUNNING, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		return 0;
+	err = open_event();
+	if (!err) {
+		open_socket();
+		err = start_thread();
+	}
+	if (err) {
+		pol_log(POL_LOG_ERROR, "no helper thread: %s", pol_errno_name(err));
+		pol_control_stop();
+		vm_fd_drop(&listen_fd);
+		vm_fd_drop(&event_fd);
+		__atomic_store_n(&state, IDLE, __ATOMIC_RELEASE);
+	}
+	errno = saved;
+	return err;
+}
+
+void pol_control_kick(void)
+{
+	const uint64_t one = 1;
+
+	if (event_fd >= 0)
+		(void)vm_sys->write(event_fd, &one, sizeof(one)); /* full: it is awake anyway */
+}
+
+void pol_control_fork_child(void)
+{
+	bool ran = state == RUNNING;
+
+	for (struct client *c = clients; c < clients + NCLIENTS; c++) {
+		if (c->fd >= 0)
+			client_close(c);
+	}
+	vm_fd_drop(&listen_fd);
+	vm_fd_drop(&event_fd);
+	listen_pid = 0; /* the file is the parent's */
+	state = IDLE;
+	if (ran)
+		(void)pol_control_start(); /* its failure is in the log; the child goes on */
+}
+
+void pol_control_stop(void)
+{
+	int expected = RUNNING;
+
+	if (!__atomic_compare_exchange_n(&state, &expected, STOPPING, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		return;
+	if (listen_pid == vm_sys->getpid())
+		pol_socket_unlink(pol_config_get()->runtime_dir, listen_pid);
+	listen_pid = 0;
+	pol_control_kick();
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Between control.c, control_socket.c, control_request.c and control_proto.c; nobody else includes this. */
+#ifndef POL_CONTROL_PRIV_H
+#define POL_CONTROL_PRIV_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define POL_REQUEST_MAX 8192u /* bytes of one request, without its newline */
+
+/* ---- control_proto.c: words in, JSON out ---- */
+
+/* A growing buffer, from the kernel and not from malloc: the thread runs inside strangers' processes. */
+struct pol_out {
+	char *mem;
+	size_t len, cap;
+	bool failed; /* no memory: what was written is incomplete */
+};
+void pol_out_free(struct pol_out *o);
+void pol_out_text(struct pol_out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A JSON string with its quotes. A byte that is not UTF-8 becomes a lone surrogate (U+DC80 + its low bits),
+ * as Python's surrogateescape does, so that no name is lost. */
+void pol_out_string(struct pol_out *o, const char *text);
+/* {"ok":false,...} and a newline. */
+void pol_out_error(struct pol_out *o, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#define POL_REQUEST_WORDS 5
+struct pol_request {
+	int nwords;
+	char *words[POL_REQUEST_WORDS];
+};
+/* Split a line (zero-terminated, without its newline) in place into words, %XX decoded. 0, or -EINVAL and
+ * why. */
+int pol_request_parse(char *line, struct pol_request *ret, const char **ret_why);
+
+/* ---- control_request.c ---- */
+
+/* Do what a line asks for; one line of JSON into o. */
+void pol_request_serve(char *line, struct pol_out *o);
+
+/* ---- control_socket.c ---- */
+
+/* Create dir if need be and listen at dir/PID.sock. 0 and a descriptor, or -errno with the reason in why. */
+int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen);
+void pol_socket_unlink(const char *dir, pid_t pid);
+/* May the process at the other end give orders? */
+bool pol_socket_peer_is_allowed(int fd);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the control socket lies, and who may talk to it. */
+#include "control_priv.h"
+#include "log.h"
+#include "vm_sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The directory, opened, when it is ours alone: whoever can put a socket there can take our orders. */
+static int open_dir(const char *dir, int *ret_fd, char *why, size_t whylen)
+{
+	struct stat st;
+	int fd, err;
+
+	if (mkdir(dir, 0700) && errno != EEXIST) {
+		err = -errno;
+		(void)snprintf(why, whylen, "%s: cannot create the directory: %s", dir, pol_errno_name(err));
+		return err;
+	}
+	fd = vm_sys->openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (fd == -ELOOP || fd == -ENOTDIR) {
+		(void)snprintf(why, whylen, "%s: not a directory, or a symbolic link", dir);
+		return fd;
+	}
+	if (fd < 0) {
+		(void)snprintf(why, whylen, "%s: %s", dir, pol_errno_name(fd));
+		return fd;
+	}
+	err = vm_sys->fstat(fd, &st);
+	if (err) {
+		(void)snprintf(why, whylen, "%s: %s", dir, pol_errno_name(err));
+	} else if (st.st_uid != geteuid()) {
+		(void)snprintf(why, whylen, "%s: owned by uid %u, not by us (uid %u)", dir, st.st_uid,
+			       geteuid());
+		err = -EPERM;
+	} else if (st.st_mode & 077) {
+		(void)snprintf(why, whylen, "%s: open to others (mode %04o); chmod 0700 it", dir,
+			       st.st_mode & 07777);
+		err = -EPERM;
+	}
+	if (err) {
+		(void)vm_sys->close(fd); /* nothing was written */
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int bind_name(int fd, int dirfd, const char *name, bool connect_only)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+	/* through the descriptor: no limit of 108 bytes, and no other directory in between */
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s", dirfd, name);
+	if (connect_only ? connect(fd, (struct sockaddr *)&addr, sizeof(addr))
+			 : bind(fd, (struct sockaddr *)&addr, sizeof(addr)))
+		return -errno;
+	return 0;
+}
+
+/* A socket that nobody listens at any more: of a process that had this pid, or of this one before an exec. */
+static bool is_stale(int dirfd, const char *name)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct stat st;
+	bool stale;
+
+	if (fd < 0)
+		return false;
+	stale = !vm_sys->fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISSOCK(st.st_mode) &&
+		bind_name(fd, dirfd, name, true) == -ECONNREFUSED;
+	(void)vm_sys->close(fd); /* nothing was written */
+	return stale;
+}
+
+int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen)
+{
+	char name[32];
+	int dirfd = -1, fd, err, saved = errno;
+
+	err = open_dir(dir, &dirfd, why, whylen);
+	if (err)
+		goto out;
+	(void)snprintf(name, sizeof(name), "%d.sock", pid);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		err = -errno;
+		goto close_dir;
+	}
+	err = bind_name(fd, dirfd, name, false);
+	if (err == -EADDRINUSE && is_stale(dirfd, name)) {
+		err = vm_sys->unlinkat(dirfd, name, 0);
+		if (!err)
+			err = bind_name(fd, dirfd, name, false);
+	}
+	if (!err && listen(fd, 16))
+		err = -errno;
+	if (err)
+		(void)vm_sys->close(fd); /* was never used */
+	else
+		*ret_fd = fd;
+close_dir:
+	if (err == -EADDRINUSE)
+		(void)snprintf(why, whylen, "%s/%d.sock: something else is there", dir, pid);
+	else if (err)
+		(void)snprintf(why, whylen, "%s/%d.sock: %s", dir, pid, pol_errno_name(err));
+	(void)vm_sys->close(dirfd); /* only looked at */
+out:
+	errno = saved;
+	return err;
+}
+
+void pol_socket_unlink(const char *dir, pid_t pid)
+{
+	int dirfd = vm_sys->openat(AT_FDCWD, dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	char name[32];
+
+	if (dirfd < 0)
+		return;
+	(void)snprintf(name, sizeof(name), "%d.sock", pid);
+	(void)vm_sys->unlinkat(dirfd, name, 0); /* a stale one is harmless */
+	(void)vm_sys->close(dirfd);		/* only looked at */
+}
+
+bool pol_socket_peer_is_allowed(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return false;
+	return peer.uid == 0 || peer.uid == geteuid();
+}
