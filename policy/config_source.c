@@ -60,7 +60,7 @@ int pol_give(struct pol_reader *rd, const struct pol_where *at, struct pol_given
 	/* checked here, where the place is known, even when a nearer source hides it */
 	if (pol_value_parse(o, value, &r, &c, &reason))
 		return pol_bad_value(rd, at, pol_opt_name((enum pol_opt)o), value, reason,
-				     pol_opt_values((enum pol_opt)o));
+				     pol_opt_allowed(o, allowed, sizeof(allowed)));
 	g->text[o] = pol_arena_strndup(&rd->arena, value, strlen(value));
 	g->line[o] = at->line;
 	return g->text[o] ? 0 : pol_no_memory(rd);
