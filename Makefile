@@ -31,7 +31,8 @@ SRC_testlib	:= $(wildcard tests/lib/*.c)
 TESTS_core	:= $(patsubst %.c,%,$(wildcard tests/core/test_*.c))
 TESTS_policy	:= $(patsubst %.c,%,$(wildcard tests/policy/test_*.c))
 TESTS_preload	:= $(patsubst %.c,%,$(wildcard tests/preload/*.c))
-TESTS_crash	:= $(patsubst %.c,%,$(wildcard tests/crash/*.c))
+CRASH_libs	:= $(patsubst %.c,%.so,$(wildcard tests/crash/lib*.c))
+TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests/crash/*.c)))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*.c))
 CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/lib*.c))
@@ -111,6 +112,9 @@ PLAIN_CFLAGS = -std=gnu17 -D_GNU_SOURCE= $(WARN) -pthread -MMD -MP $(CFLAGS)
 $(B)/tests/preload/%: tests/preload/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(CC) $(PLAIN_CFLAGS) -o $@ $< -ldl
+$(B)/tests/crash/%.so: tests/crash/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
 $(B)/tests/crash/%: tests/crash/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(CC) $(PLAIN_CFLAGS) -o $@ $<
@@ -130,7 +134,7 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
-PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(TESTS_ctor) \
+PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
 		$(TESTS_program)) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
