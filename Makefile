@@ -10,10 +10,13 @@ B	:= build
 
 WARN	:= -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Werror
 CFLAGS	?= -O2 -g
-ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE= $(WARN) -fvisibility=hidden -fPIC -ftls-model=initial-exec -pthread \
-	     -U_FORTIFY_SOURCE -MMD -MP $(CFLAGS)
+# A source that asks for the GNU interfaces itself is not told twice.
+GNU	= $(if $(shell grep -s '^.define _GNU_SOURCE' $<),,-D_GNU_SOURCE)
+FLAGS	= -std=gnu17 $(WARN) -fvisibility=hidden -fPIC -ftls-model=initial-exec -pthread -U_FORTIFY_SOURCE $(CFLAGS)
+ALL_CFLAGS = $(GNU) $(FLAGS) -MMD -MP
 LDFLAGS	?=
-PKG	:= pkg-config
+# make V=1 shows the commands whole.
+Q	:= $(if $(V),,@)
 
 # The layers: what each may include is the layering, so nothing else stands on the include path.
 INC_core	:= -Icore/api -Icore
@@ -55,38 +58,40 @@ all: $(B)/libtxmap.so $(B)/txmap
 
 define variant
 $(1)/.flags: force
-	@mkdir -p $$(@D); echo '$$(CC) $(2) $$(ALL_CFLAGS) $$(LDFLAGS)' | cmp -s - $$@ || \
-		echo '$$(CC) $(2) $$(ALL_CFLAGS) $$(LDFLAGS)' >$$@
+	@mkdir -p $$(@D); echo '$$(CC) $(2) $$(FLAGS)' | cmp -s - $$@ || \
+		echo '$$(CC) $(2) $$(FLAGS)' >$$@
 
 $(foreach l,core policy shim testlib,$(eval OBJ_$(1)_$(l) := $(SRC_$(l):%.c=$(1)/%.o)))
 $(eval OBJ_$(1)_cli := $(SRC_cli:%.c=$(1)/%.o))
 
 $(1)/core/%.o: core/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_core) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_core) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 $(1)/policy/cli/%.o: policy/cli/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_cli) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_cli) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 $(1)/policy/%.o: policy/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_policy) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_policy) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 $(1)/shim/%.o: shim/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_shim) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_shim) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 $(1)/tests/lib/%.o: tests/lib/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_tests) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_tests) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 $(1)/tests/core/%.o: tests/core/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_core) -Itests/lib $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_core) -Itests/lib $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 $(1)/tests/policy/%.o: tests/policy/%.c $(1)/.flags
-	@mkdir -p $$(@D)
-	$$(CC) $$(INC_policy) -Itests/lib $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
+	@mkdir -p $$(@D); echo '  CC  $$@'
+	$(Q)$$(CC) $$(INC_policy) -Itests/lib $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 
 $(1)/tests/core/test_%: $(1)/tests/core/test_%.o $(OBJ_$(1)_core) $(OBJ_$(1)_testlib)
-	$$(CC) $(2) -pthread $$(LDFLAGS) -o $$@ $$^ $$(LIBS_test)
+	@echo '  LD  $$@'
+	$(Q)$$(CC) $(2) -pthread $$(LDFLAGS) -o $$@ $$^ $$(LIBS_test)
 $(1)/tests/policy/test_%: $(1)/tests/policy/test_%.o $(OBJ_$(1)_policy) $(OBJ_$(1)_core) $(OBJ_$(1)_testlib)
-	$$(CC) $(2) -pthread -rdynamic $$(LDFLAGS) -o $$@ $$^ $$(LIBS_test)
+	@echo '  LD  $$@'
+	$(Q)$$(CC) $(2) -pthread -rdynamic $$(LDFLAGS) -o $$@ $$^ $$(LIBS_test)
 endef
 
 SAN_asan := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -100,39 +105,41 @@ $(eval $(call variant,$(B)/tsan,$(SAN_tsan)))
 # ---- the two products
 
 $(B)/libtxmap.so: $(OBJ_$(B)_core) $(OBJ_$(B)_policy) $(OBJ_$(B)_shim)
-	$(CC) $(SO_LDFLAGS) -pthread $(LDFLAGS) -o $@ $^ $(LIBS_so)
+	@echo '  LD  $@'
+	$(Q)$(CC) $(SO_LDFLAGS) -pthread $(LDFLAGS) -o $@ $^ $(LIBS_so)
 
 $(B)/txmap: $(OBJ_$(B)_cli) $(OBJ_$(B)_policy) $(OBJ_$(B)_core)
-	$(CC) -pthread -Wl,-z,now -Wl,-z,relro -Wl,--as-needed $(LDFLAGS) -o $@ $^ $(LIBS_cli)
+	@echo '  LD  $@'
+	$(Q)$(CC) -pthread -Wl,-z,now -Wl,-z,relro -Wl,--as-needed $(LDFLAGS) -o $@ $^ $(LIBS_cli)
 
 # ---- programs that the tests run: plain C, nothing of ours in them
 
-PLAIN_CFLAGS = -std=gnu17 -D_GNU_SOURCE= $(WARN) -pthread -MMD -MP $(CFLAGS)
+PLAIN_CFLAGS = -std=gnu17 $(GNU) $(WARN) -pthread $(CFLAGS) -MMD -MP
 
 $(B)/tests/preload/%: tests/preload/%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -o $@ $< -ldl
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< -ldl
 $(B)/tests/crash/%.so: tests/crash/%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
 $(B)/tests/crash/%: tests/crash/%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -o $@ $<
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
 $(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -o $@ $<
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
 $(B)/tests/programs/lmdb_%: tests/programs/src/lmdb_%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -o $@ $< -llmdb
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< -llmdb
 $(B)/tests/ctor/%.so: tests/ctor/%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
 $(B)/tests/ctor/%: tests/ctor/%.c $(B)/.flags $(CTOR_libs:%=$(B)/%)
-	@mkdir -p $(@D)
-	$(CC) $(PLAIN_CFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed $(CTOR_libs:%=$(B)/%) -ldl
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed $(CTOR_libs:%=$(B)/%) -ldl
 $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
-	@mkdir -p $(@D)
-	$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
 		$(TESTS_program)) $(PLUGINS:%=$(B)/plugins/%.so)
@@ -187,6 +194,6 @@ help:
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      remove build/'
-	@echo 'CC=gcc|clang    CFLAGS="-O2 -g"'
+	@echo 'CC=gcc|clang    CFLAGS="-O2 -g"    V=1: show the commands'
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
