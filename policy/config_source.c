@@ -59,7 +59,7 @@ int pol_give(struct pol_reader *rd, const struct pol_where *at, struct pol_given
 
 	/* checked here, where the place is known, even when a nearer source hides it */
 	if (pol_value_parse(o, value, &r, &c, &reason))
-		return pol_bad_value(rd, at, pol_opt_name((enum pol_opt)o), value, reason,
+		return pol_bad_value(rd, at, pol_opt_name(o), value, reason,
 				     pol_opt_allowed(o, allowed, sizeof(allowed)));
 	g->text[o] = pol_arena_strndup(&rd->arena, value, strlen(value));
 	g->line[o] = at->line;
@@ -149,8 +149,8 @@ int pol_read_pair(struct pol_reader *rd, enum pol_origin origin, struct pol_give
 		return pol_bad(rd, "command line: %s: no value; allowed: %s=VALUE, VALUE being %s",
 			       pol_opt_name((enum pol_opt)o), pol_opt_name((enum pol_opt)o),
 			       pol_opt_values((enum pol_opt)o));
-	if (g->text[o])
-		return 0; /* as getenv: the first of a name */
+	if (g->text[o] && origin == POL_FROM_ENV)
+		return 0; /* as getenv: the first of a name. On the command line the last one is meant. */
 	return pol_give(rd, &at, g, (enum pol_opt)o, pair + len + 1);
 }
 
