@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Exports the aliases of one family of calls.def, in the file that defines SHIM_TAKE_<FAMILY>(x) as x. The asm
+ * label keeps the names away from libc's declarations of them, and so from their attributes. */
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmissing-attributes"
+#endif
+
+#define ALIAS(name, also)                                                                                    \
+	extern __typeof__(name) shim_alias_##also __asm__(#also)                                             \
+		__attribute__((alias(#name), visibility("default")));
+
+#ifndef SHIM_TAKE_OPEN
+#define SHIM_TAKE_OPEN(x)
+#endif
+#ifndef SHIM_TAKE_CLOSE
+#define SHIM_TAKE_CLOSE(x)
+#endif
+#ifndef SHIM_TAKE_RW
+#define SHIM_TAKE_RW(x)
+#endif
+#ifndef SHIM_TAKE_COPY
+#define SHIM_TAKE_COPY(x)
+#endif
+#ifndef SHIM_TAKE_BUF
+#define SHIM_TAKE_BUF(x)
+#endif
+#ifndef SHIM_TAKE_MAP
+#define SHIM_TAKE_MAP(x)
+#endif
+#ifndef SHIM_TAKE_SYNC
+#define SHIM_TAKE_SYNC(x)
+#endif
+#ifndef SHIM_TAKE_STAT
+#define SHIM_TAKE_STAT(x)
+#endif
+#ifndef SHIM_TAKE_PROC
+#define SHIM_TAKE_PROC(x)
+#endif
+#ifndef SHIM_TAKE_SIGNAL
+#define SHIM_TAKE_SIGNAL(x)
+#endif
+
+#define CALL(family, name, aliases) SHIM_TAKE_##family(aliases)
+#include "calls.def"
+#undef CALL
+#undef ALIAS

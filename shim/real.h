@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libc's own functions behind the names we export. Include first: it undoes settings under which the headers
+ * would rename or inline what we define.
+ */
+#ifndef SHIM_REAL_H
+#define SHIM_REAL_H
+
+#undef _FORTIFY_SOURCE
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <fcntl.h>
+#include <signal.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(off_t) == 8 && sizeof(long) == 8, "calls.def takes foo64 for foo");
+
+/* Exported by libc, declared by no header we can rely on. */
+int __open_2(const char *path, int flags);
+int __openat_2(int dirfd, const char *path, int flags);
+ssize_t __read_chk(int fd, void *buf, size_t len, size_t buflen);
+ssize_t __pread_chk(int fd, void *buf, size_t len, off_t off, size_t buflen);
+ssize_t __recv_chk(int fd, void *buf, size_t len, size_t buflen, int flags);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags, struct sockaddr *from,
+		       socklen_t *fromlen);
+int __xstat(int ver, const char *path, struct stat *st);
+int __lxstat(int ver, const char *path, struct stat *st);
+int __fxstat(int ver, int fd, struct stat *st);
+int __fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags);
+pid_t _Fork(void);
+#ifndef __USE_XOPEN_EXTENDED
+sighandler_t sigset(int signo, sighandler_t handler);
+int sigignore(int signo);
+#endif
+
+/* Old programs call what new ones should not. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+struct shim_real {
+#define CALL(family, name, aliases) __typeof__(name) *name;
+#include "calls.def"
+#undef CALL
+};
+extern struct shim_real shim_real;
+
+/* Fill the table; any number of times, from any thread. Calls that arrive from within (an allocator that
+ * dlsym woke up) are served by bare system calls. */
+void shim_resolve(void);
+
+#define SHIM_EXPORT __attribute__((visibility("default")))
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls that only carry the program's buffers to the kernel. */
+#include "real.h"
+#include "buf.h"
+
+#define SHIM_TAKE_BUF(x) x
+
+bool shim_iov_is_managed(const struct iovec *iov, int niov)
+{
+	int i;
+
+	for (i = 0; i < niov; i++)
+		if (shim_buf_is_managed(iov[i].iov_base, iov[i].iov_len))
+			return true;
+	return false;
+}
+
+void shim_buf_prepare(const void *buf, size_t len, bool fill)
+{
+	struct shim_scope s;
+	int saved = errno;
+
+	if (!shim_buf_is_managed(buf, len))
+		return;
+	shim_enter(&s);
+	(void)pol_prepare(buf, len, fill); /* a page that cannot be had is EFAULT in the kernel, as natively */
+	shim_leave(&s);
+	errno = saved;
+}
+
+void shim_iov_prepare(const struct iovec *iov, int niov, bool fill)
+{
+	int i;
+
+	for (i = 0; i < niov; i++)
+		shim_buf_prepare(iov[i].iov_base, iov[i].iov_len, fill);
+}
+
+static bool is_plain(const void *buf, size_t len)
+{
+	return shim_is_quiet() || !shim_buf_is_managed(buf, len);
+}
+
+SHIM_EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	if (is_plain(buf, len))
+		return shim_real.recv(fd, buf, len, flags);
+	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.recv(fd, buf, len, flags));
+}
+
+SHIM_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t len, size_t buflen, int flags)
+{
+	if (is_plain(buf, len))
+		return shim_real.__recv_chk(fd, buf, len, buflen, flags);
+	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.__recv_chk(fd, buf, len, buflen, flags));
+}
+
+SHIM_EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *fromlen)
+{
+	if (is_plain(buf, len))
+		return shim_real.recvfrom(fd, buf, len, flags, from, fromlen);
+	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.recvfrom(fd, buf, len, flags, from, fromlen));
+}
+
+SHIM_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags, struct sockaddr *from,
+				   socklen_t *fromlen)
+{
+	if (is_plain(buf, len))
+		return shim_real.__recvfrom_chk(fd, buf, len, buflen, flags, from, fromlen);
+	return SHIM_READY(shim_buf_prepare(buf, len, true),
+			  shim_real.__recvfrom_chk(fd, buf, len, buflen, flags, from, fromlen));
+}
+
+SHIM_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	if (is_plain(buf, len))
+		return shim_real.send(fd, buf, len, flags);
+	return SHIM_READY(shim_buf_prepare(buf, len, false), shim_real.send(fd, buf, len, flags));
+}
+
+SHIM_EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t tolen)
+{
+	if (is_plain(buf, len))
+		return shim_real.sendto(fd, buf, len, flags, to, tolen);
+	return SHIM_READY(shim_buf_prepare(buf, len, false), shim_real.sendto(fd, buf, len, flags, to, tolen));
+}
+
+static bool is_plain_msg(const struct msghdr *msg)
+{
+	return shim_is_quiet() || !msg || !shim_iov_is_managed(msg->msg_iov, (int)msg->msg_iovlen);
+}
+
+SHIM_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	if (is_plain_msg(msg))
+		return shim_real.recvmsg(fd, msg, flags);
+	return SHIM_READY(shim_iov_prepare(msg->msg_iov, (int)msg->msg_iovlen, true), shim_real.recvmsg(fd, msg, flags));
+}
+
+SHIM_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	if (is_plain_msg(msg))
+		return shim_real.sendmsg(fd, msg, flags);
+	return SHIM_READY(shim_iov_prepare(msg->msg_iov, (int)msg->msg_iovlen, false),
+			  shim_real.sendmsg(fd, msg, flags));
+}
+
+SHIM_EXPORT ssize_t getdents64(int fd, void *buf, size_t len)
+{
+	if (is_plain(buf, len))
+		return shim_real.getdents64(fd, buf, len);
+	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.getdents64(fd, buf, len));
+}
+
+/* Locking populates, and stops at a page it cannot read. */
+SHIM_EXPORT int mlock(const void *addr, size_t len)
+{
+	if (!is_plain(addr, len))
+		shim_buf_prepare(addr, len, false);
+	return shim_real.mlock(addr, len);
+}
+
+SHIM_EXPORT int mlock2(const void *addr, size_t len, unsigned flags)
+{
+	if (!is_plain(addr, len))
+		shim_buf_prepare(addr, len, false);
+	return shim_real.mlock2(addr, len, flags);
+}
+
+#include "alias.h"

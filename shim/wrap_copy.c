@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies inside the kernel know only the file, not the handle: with a live file at either end they go through a buffer. */
+#include "real.h"
+#include "enter.h"
+#include "fd.h"
+
+#define SHIM_TAKE_COPY(x) x
+
+#define BOUNCE 16384
+
+static bool is_live(int fd)
+{
+	struct shim_scope s;
+
+	if (!shim_begin(fd, &s))
+		return false;
+	(void)shim_end(&s, 0);
+	return true;
+}
+
+/* By our own wrappers' rules: the handle where there is one, libc elsewhere. -errno. */
+static ssize_t read_at(int fd, void *buf, size_t len, off_t off)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct shim_scope s;
+	ssize_t n;
+
+	if (shim_begin(fd, &s)) {
+		n = pol_read(s.m, fd, &iov, 1, off);
+		(void)shim_end(&s, 0);
+		return n;
+	}
+	n = shim_real.pread(fd, buf, len, off);
+	return n < 0 ? -errno : n;
+}
+
+/* off < 0: at the position, which moves. */
+static ssize_t write_at(int fd, void *buf, size_t len, off_t off)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct shim_scope s;
+	ssize_t n;
+
+	if (shim_begin(fd, &s)) {
+		n = pol_write(s.m, fd, &iov, 1, off);
+		(void)shim_end(&s, 0);
+		return n;
+	}
+	n = off < 0 ? shim_real.write(fd, buf, len) : shim_real.pwrite(fd, buf, len, off);
+	return n < 0 ? -errno : n;
+}
+
+/* Copy up to len bytes. NULL: the descriptor's position. What was not written counts as not read. */
+static ssize_t copy(int in, off_t *off_in, int out, off_t *off_out, size_t len)
+{
+	char buf[BOUNCE];
+	off_t from = off_in ? *off_in : shim_real.lseek(in, 0, SEEK_CUR);
+	off_t to = off_out ? *off_out : -1;
+	ssize_t n = 0, w = 0;
+	size_t done = 0;
+
+	if (from < 0)
+		return off_in ? -EINVAL : -errno;
+	if (off_out && to < 0)
+		return -EINVAL;
+	while (done < len) {
+		n = read_at(in, buf, len - done < BOUNCE ? len - done : BOUNCE, from);
+		if (n <= 0)
+			break;
+		w = write_at(out, buf, (size_t)n, to);
+		if (w <= 0)
+			break;
+		done += (size_t)w;
+		from += w;
+		if (to >= 0)
+			to += w;
+		if (w < n)
+			break;
+	}
+	if (done == 0)
+		return n < 0 ? n : w;
+	if (off_in)
+		*off_in = from;
+	else
+		(void)shim_real.lseek(in, from, SEEK_SET);
+	if (off_out)
+		*off_out = to;
+	return (ssize_t)done;
+}
+
+static ssize_t copy_checked(int in, off_t *off_in, int out, off_t *off_out, size_t len)
+{
+	int fin = shim_real.fcntl(in, F_GETFL), fout = shim_real.fcntl(out, F_GETFL);
+
+	if (fin < 0 || fout < 0 || (fin & O_ACCMODE) == O_WRONLY || (fout & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	return copy(in, off_in, out, off_out, len);
+}
+
+static bool is_libcs(int in, int out)
+{
+	return shim_is_quiet() || (!is_live(in) && !is_live(out));
+}
+
+SHIM_EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t len)
+{
+	int saved = errno;
+	ssize_t n;
+
+	if (is_libcs(in, out))
+		return shim_real.sendfile(out, in, off, len);
+	n = copy_checked(in, off, out, NULL, len);
+	errno = saved;
+	return shim_return(n);
+}
+
+SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_out, size_t len, unsigned flags)
+{
+	int saved = errno;
+	ssize_t n;
+
+	if (flags || is_libcs(in, out))
+		return shim_real.copy_file_range(in, off_in, out, off_out, len, flags);
+	n = copy_checked(in, off_in, out, off_out, len);
+	errno = saved;
+	return shim_return(n);
+}
+
+/* "The target file system doesn't support splicing": every caller has another way then. */
+SHIM_EXPORT ssize_t splice(int in, off_t *off_in, int out, off_t *off_out, size_t len, unsigned flags)
+{
+	if (is_libcs(in, out))
+		return shim_real.splice(in, off_in, out, off_out, len, flags);
+	return shim_return(-EINVAL);
+}
+
+#include "alias.h"

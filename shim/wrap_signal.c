@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* Dispositions and masks, as the program sees them (signals.c). Until a signal is taken everything is libc's. */
+#include "real.h"
+#include "enter.h"
+#include "signals.h"
+#include <string.h>
+
+#define SHIM_TAKE_SIGNAL(x) x
+
+#define SA_INTERRUPT_ 0x20000000 /* what the System V signal sets; without a meaning on Linux */
+
+static bool is_libcs(int signo)
+{
+	return shim_is_idle() || !shim_signals_any_taken() || signo < 1 || signo > 64 || signo == SIGKILL ||
+	       signo == SIGSTOP || signo == 32 || signo == 33 || shim_is_stranger();
+}
+
+SHIM_EXPORT int sigaction(int signo, const struct sigaction *act, struct sigaction *old)
+{
+	if (is_libcs(signo))
+		return shim_real.sigaction(signo, act, old);
+	return (int)shim_return(shim_signals_action(signo, act, old));
+}
+
+static sighandler_t set_handler(int signo, sighandler_t handler, int flags, bool mask_itself)
+{
+	struct sigaction act, old;
+	int err;
+
+	memset(&act, 0, sizeof(act));
+	act.sa_handler = handler;
+	act.sa_flags = flags;
+	if (mask_itself)
+		sigaddset(&act.sa_mask, signo);
+	err = shim_signals_action(signo, &act, &old);
+	if (err < 0) {
+		(void)shim_return(err);
+		return SIG_ERR;
+	}
+	return old.sa_handler;
+}
+
+SHIM_EXPORT sighandler_t signal(int signo, sighandler_t handler)
+{
+	if (is_libcs(signo) || handler == SIG_ERR)
+		return shim_real.signal(signo, handler);
+	return set_handler(signo, handler, SA_RESTART, true);
+}
+
+SHIM_EXPORT sighandler_t sysv_signal(int signo, sighandler_t handler)
+{
+	if (is_libcs(signo) || handler == SIG_ERR)
+		return shim_real.sysv_signal(signo, handler);
+	return set_handler(signo, handler, (int)SA_RESETHAND | SA_NODEFER | SA_INTERRUPT_, false);
+}
+
+SHIM_EXPORT int sigignore(int signo)
+{
+	if (is_libcs(signo))
+		return shim_real.sigignore(signo);
+	return set_handler(signo, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0;
+}
+
+/* pthread_sigmask's result: an error number. */
+static int change_mask(int how, const sigset_t *set, sigset_t *old)
+{
+	static const int faults[] = {SIGSEGV, SIGBUS};
+	uint64_t ub = shim_signals_unblockable(), before = shim_tls.blocked, bit;
+	sigset_t real_set, real_old;
+	int err, i;
+
+	if (set)
+		real_set = *set;
+	for (i = 0; set && i < 2; i++) {
+		bit = 1ull << (faults[i] - 1);
+		if (!(ub & bit))
+			continue;
+		if (sigismember(set, faults[i]) ? how == SIG_UNBLOCK : how == SIG_SETMASK)
+			shim_tls.blocked &= ~bit;
+		else if (sigismember(set, faults[i]))
+			shim_tls.blocked |= bit;
+		if (how != SIG_UNBLOCK)
+			sigdelset(&real_set, faults[i]);
+	}
+	err = shim_real.pthread_sigmask(how, set ? &real_set : NULL, &real_old);
+	if (err) {
+		shim_tls.blocked = before;
+		return err;
+	}
+	for (i = 0; i < 2; i++)
+		if (before & (1ull << (faults[i] - 1)))
+			sigaddset(&real_old, faults[i]);
+	if (old)
+		*old = real_old;
+	if (shim_tls.deferred & ~shim_tls.blocked)
+		shim_signals_flush();
+	return 0;
+}
+
+static bool is_mask_libcs(void)
+{
+	return shim_is_idle() || !shim_signals_unblockable();
+}
+
+SHIM_EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+	if (is_mask_libcs())
+		return shim_real.sigprocmask(how, set, old);
+	return (int)shim_return(-change_mask(how, set, old));
+}
+
+SHIM_EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+	return is_mask_libcs() ? shim_real.pthread_sigmask(how, set, old) : change_mask(how, set, old);
+}
+
+/* Also unblocks, or with SIG_HOLD only blocks. */
+SHIM_EXPORT sighandler_t sigset(int signo, sighandler_t handler)
+{
+	sigset_t one, before;
+	sighandler_t old;
+	struct sigaction sa;
+
+	if (is_libcs(signo))
+		return shim_real.sigset(signo, handler);
+	sigemptyset(&one);
+	sigaddset(&one, signo);
+	if (handler == SIG_HOLD) {
+		(void)change_mask(SIG_BLOCK, &one, &before);
+		(void)shim_signals_action(signo, NULL, &sa);
+		old = sa.sa_handler;
+	} else {
+		old = set_handler(signo, handler, 0, false);
+		if (old == SIG_ERR)
+			return SIG_ERR;
+		(void)change_mask(SIG_UNBLOCK, &one, &before);
+	}
+	return sigismember(&before, signo) ? SIG_HOLD : old;
+}
+
+#include "alias.h"
