@@ -107,6 +107,8 @@ int pol_prepare(const void *addr, size_t len, bool write);
 
 /* SIGSEGV or SIGBUS: 1 resolved; 0 the program's own; -errno: ours, but no page can be had. */
 int pol_fault(const siginfo_t *info, void *ucontext);
+/* A fault inside our own code: one line and a backtrace; the shim lets the default action happen. */
+void pol_crash(const siginfo_t *info, void *ucontext);
 /* Does signo trigger something by the settings, or default-terminate with the term trigger on? */
 bool pol_signal_is_trigger(int signo);
 /* Which signals must have our handler now: bit signo-1. Changes when the first file becomes managed. */
