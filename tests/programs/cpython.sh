@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # CPython's own tests of its mmap module: resize, offsets, sparse files over 4 GiB, copy-on-write.
 . "$(dirname "$0")/lib.sh"
-/usr/bin/python3 -c 'import test.test_mmap' 2>/dev/null || { echo 'no test.test_mmap (libpython3-testsuite)'; exit 77; }
+/usr/bin/python3 -c 'import test.test_mmap' 2>/dev/null || { echo 'no test.test_mmap (libpython3.*-testsuite)'; exit 77; }
 
 t_test_mmap() {
 	run /usr/bin/python3 -m unittest -v test.test_mmap | sed 's/ in [0-9.]*s$//'
