@@ -51,7 +51,7 @@ LIBS_cli	:= $(LIBINIH) -lunwind -ldl -lsmartcols -ljson-c
 LIBS_test	:= $(LIBINIH) -lcmocka -lunwind -ldl
 SO_LDFLAGS	:= -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL
 
-.PHONY: all tests help demo check bench asan tsan map programs crash install uninstall clean
+.PHONY: all tests help demo check bench asan tsan map programs crash soak install uninstall clean
 .DELETE_ON_ERROR:
 all: $(B)/libtxmap.so $(B)/txmap
 
@@ -165,6 +165,8 @@ programs: tests
 	@scripts/run-tests programs
 crash: tests
 	@scripts/run-tests crash
+soak: tests
+	@for k in lmdb gdbm gawk; do tests/crash/kill.sh $$k 1000 || exit 1; done
 map: $(B)/libtxmap.so $(B)/txmap
 	@scripts/layers.sh map
 bench: all $(addprefix $(B)/,$(TESTS_bench))
@@ -194,6 +196,7 @@ help:
 	@echo 'make tsan       the core tests with ThreadSanitizer'
 	@echo 'make programs   only the real programs: LMDB, gdbm, gawk, CPython, numpy, xfs_io, fio'
 	@echo 'make crash      only the kill -9 tests'
+	@echo 'make soak       1000 kills of each program'
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      remove build/'
