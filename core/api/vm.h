@@ -54,12 +54,20 @@ struct vm_lock_hook {
 };
 void vm_set_lock_hook(const struct vm_lock_hook *hook);
 
+/* To be called first in every helper thread: it does not store into the program's memory, and is not counted as one that
+ * might. */
+void vm_thread_begin(void);
+
 /* ---- handles ---- */
 
-/* Open a handle on f. f must stay until vm_fileh_close returned. load: when pages are filled. */
-int vm_fileh_open(struct vm_bigfile *f, enum vm_load load, struct vm_fileh **ret_h);
-/* Close. It is an error to close a handle that has mappings. Uncommitted stores are gone. */
-void vm_fileh_close(struct vm_fileh *h);
+/* Open f's backend (with arg) and a handle on it. f must stay until vm_fileh_close returned. load: when pages are
+ * filled. */
+int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, struct vm_fileh **ret_h);
+/* Close the handle and, when no other process has it, the backend. It is an error to close a handle that has
+ * mappings. Uncommitted stores are gone. The result is the backend's; the handle is gone in any case. */
+int vm_fileh_close(struct vm_fileh *h);
+/* Do other living processes (forked from this one, or its parents) have the handle, too? */
+bool vm_fileh_is_shared(struct vm_fileh *h);
 /* The size in bytes as the program sees it. */
 uint64_t vm_fileh_size(struct vm_fileh *h);
 /* Change the size: seen at once, in the file at commit. */
@@ -115,17 +123,17 @@ int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint
 /* Does [addr, addr + len) touch a mapping of ours? Cheap; no lock when nothing is mapped. */
 bool vm_is_mapped(const void *addr, size_t len);
 /* munmap, mprotect, madvise, mremap of a range that touches mappings of ours (and maybe others too): the
- * kernel's results. fileh-s that lost a mapping are told by unmapped (may be NULL), after all locks are gone. */
-typedef void vm_unmapped_fn(struct vm_fileh *h, void *arg);
-int vm_unmap(void *addr, size_t len, vm_unmapped_fn *unmapped, void *arg);
+ * kernel's results. */
+int vm_unmap(void *addr, size_t len);
 int vm_protect(void *addr, size_t len, int prot);
 int vm_advise(void *addr, size_t len, int advice);
 int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr);
-/* A foreign mapping is about to be placed over [addr, addr + len) with MAP_FIXED, or was: forget ours there. */
-int vm_forget(void *addr, size_t len, vm_unmapped_fn *unmapped, void *arg);
-/* The handles mapped in [addr, addr + len), each once: calls fn for each, after all locks are gone. Returns
- * -ENOMEM when part of the range is not mapped at all (as msync does), after fn was called. */
-int vm_for_each_mapped(void *addr, size_t len, vm_unmapped_fn *fn, void *arg);
+/* Something else is about to be placed over [addr, addr + len) with MAP_FIXED: ours there ends. The addresses stay
+ * taken (PROT_NONE) until then. */
+int vm_forget(void *addr, size_t len);
+/* Calls fn for the handles mapped in [addr, addr + len), neighbours that are the same once, with no lock held. */
+typedef void vm_mapped_fn(struct vm_fileh *h, void *arg);
+void vm_for_each_mapped(void *addr, size_t len, vm_mapped_fn *fn, void *arg);
 /* Number of this process's mappings of h. */
 unsigned vm_fileh_nvmas(struct vm_fileh *h);
 /* Make [addr, addr + len) ready for the kernel to read (or, write, to store into), so that a system call

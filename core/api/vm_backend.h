@@ -61,6 +61,9 @@ struct vm_backend_ops {
 	int (*open)(struct vm_bigfile *f, const char *arg);
 	/* The end of use. Everything committed must be in its place afterwards, or stay recoverable. */
 	int (*close)(struct vm_bigfile *f);
+	/* This process is done with f, others (forked from it, or its parents) go on: let go of private things,
+	 * leave everything in storage as it is; optional. */
+	void (*detach)(struct vm_bigfile *f);
 	/* Called before the first transaction and when writing becomes possible; optional. */
 	int (*open_write)(struct vm_bigfile *f);
 

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cut: one instant, whose stores a commit holds.
+ *
+ *	round 1	  harvest (what was stored into is protected again), store those pages
+ *	round n	  harvest again; pages stored into meanwhile are stored again, whole
+ *	...	  until a harvest finds nothing new
+ *
+ * At that last harvest every page equals what was stored for it: that is the instant, and nobody was stopped. If a busy
+ * program does not let it settle, the pages that stay hot are frozen, then everything. With the segv engine
+ * the first round is frozen already: a protection that is taken away cannot tell a second store from a first.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <sys/mman.h>
+
+#define ROUNDS_FREE   3u /* without a freeze */
+#define ROUNDS_FROZEN 6u /* with the hot pages frozen; then all of it */
+
+/* Can nobody but this thread store into the handle now? */
+static bool is_alone(struct vm_fileh *h)
+{
+	unsigned npeers = 0;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		npeers += h->ctl->peers[i].pid != 0;
+	return npeers == 1 && vm_thread_is_alone();
+}
+
+int vm_need_scratch(struct vm_fileh *h)
+{
+	void *p;
+
+	if (h->scratch)
+		return 0;
+	p = vm_sys->mmap(NULL, VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (vm_sys_err(p))
+		return vm_sys_err(p);
+	h->scratch = p;
+	return 0;
+}
+
+/* Give the pages of one round to the backend. size_low: the smallest size that storage below it is still valid. */
+static int store_round(struct vm_fileh *h, uint64_t size_low, bool again)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < h->round.n; i++) {
+		uint64_t start = h->round.run[i].start, stop = h->round.run[i].stop;
+
+		while (!err && start < stop) {
+			uint64_t n = stop - start < VM_BATCH_NPAGES ? stop - start : VM_BATCH_NPAGES;
+			/* Beyond size_low the storage's bytes will be gone: no difference to them may be left out. */
+			uint64_t valid = size_low >> VM_PAGE_SHIFT;
+			bool whole = again || start >= valid;
+
+			if (!whole && start + n > valid)
+				n = valid - start;
+			err = vm_ram_copy(&h->ram, start, n, h->scratch);
+			if (!err)
+				err = h->file->ops->storeblk(h->file, start, n, h->scratch,
+							     whole ? VM_STORE_AGAIN : 0);
+			start += n;
+		}
+	}
+	return err;
+}
+
+/* One harvest. Locks held. The pages new since the last one are in h->round. */
+static int harvest_round(struct vm_fileh *h, unsigned round)
+{
+	int err = 0;
+
+	if (vm_engine_ops == &vm_engine_segv || round >= ROUNDS_FREE)
+		err = vm_freeze(h, round >= ROUNDS_FROZEN || vm_engine_ops == &vm_engine_segv ? NULL : &h->round,
+				false);
+	h->round.n = 0;
+	if (!err)
+		err = vm_harvest(h);
+	if (!err)
+		err = vm_page_begin_store(h, &h->round);
+	return err;
+}
+
+int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
+{
+	bool alone = false, done = false;
+	uint64_t size_low = 0;
+	int err = vm_need_scratch(h);
+
+	*ret_npages = 0;
+	for (unsigned round = 0; !err && !done; round++) {
+		vm_lock(&vm_map_lock);
+		vm_fileh_lock(h);
+		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
+		err = harvest_round(h, round);
+		if (!round) {
+			alone = is_alone(h);
+			size_low = h->ctl->size_low;
+		}
+		/* nothing new, or nobody who could have: all that was stored for this commit equals memory now */
+		done = !err && (!h->round.n || alone || (h->frozen && round == 0));
+		ret_txn->size = h->ctl->size;
+		ret_txn->size_low = h->ctl->size_low;
+		ret_txn->txid = h->ctl->txid + 1;
+		vm_fileh_unlock(h);
+		vm_unlock(&vm_map_lock);
+		if (!err)
+			err = store_round(h, size_low, round > 0);
+		for (size_t i = 0; i < h->round.n; i++)
+			*ret_npages += h->round.run[i].stop - h->round.run[i].start;
+	}
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	vm_thaw(h);
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+	return err;
+}

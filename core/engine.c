@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Choosing an engine, and what both share: harvest, freeze, thaw. */
+#include "internal.h"
+#include <errno.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <sys/mman.h>
+
+const struct vm_engine_ops *vm_engine_ops;
+static const char *why_not_better;
+
+int vm_start(enum vm_engine engine)
+{
+	int err;
+
+	if (vm_engine_ops)
+		return 0;
+	if (engine != VM_ENGINE_SEGV) {
+		err = vm_engine_uffd.start(&why_not_better);
+		if (!err)
+			vm_engine_ops = &vm_engine_uffd;
+		else if (engine == VM_ENGINE_UFFD)
+			return err;
+	} else {
+		why_not_better = "asked for by engine=segv";
+	}
+	if (!vm_engine_ops) {
+		err = vm_engine_segv.start(&why_not_better);
+		if (err)
+			return err;
+		vm_engine_ops = &vm_engine_segv;
+	}
+	return 0;
+}
+
+enum vm_engine vm_engine(const char **ret_why)
+{
+	if (ret_why)
+		*ret_why = why_not_better;
+	if (!vm_engine_ops)
+		return VM_ENGINE_AUTO;
+	return vm_engine_ops == &vm_engine_uffd ? VM_ENGINE_UFFD : VM_ENGINE_SEGV;
+}
+
+bool vm_can_load_lazily(void)
+{
+	return vm_engine_ops == &vm_engine_uffd && vm_uffd_is_full();
+}
+
+static int harvest_vma(struct vma *v, uint64_t start, uint64_t stop)
+{
+	return v->writable ? vm_engine_ops->harvest(v, start, stop) : 0;
+}
+
+int vm_harvest(struct vm_fileh *h)
+{
+	return vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
+}
+
+int vm_freeze_vma(struct vma *v)
+{
+	return vm_sys->mprotect((void *)v->start, v->stop - v->start,
+				vm_engine_ops == &vm_engine_uffd ? v->prot & ~PROT_WRITE : PROT_NONE);
+}
+
+/* Take write (or all) access away from the run where v shows it. */
+static int freeze_run(struct vma *v, uint64_t start, uint64_t stop, bool all)
+{
+	if (start < v->pgoff)
+		start = v->pgoff;
+	if (stop > vm_vma_pgstop(v))
+		stop = vm_vma_pgstop(v);
+	if (start >= stop)
+		return 0;
+	return vm_sys->mprotect((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT,
+				all ? PROT_NONE : v->prot & ~PROT_WRITE);
+}
+
+int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all)
+{
+	bool by_harvest = !all && vm_engine_ops == &vm_engine_segv; /* which protects what is writable */
+	int err = 0;
+
+	if (!by_harvest || !h->frozen)
+		__atomic_store_n(&h->frozen, by_harvest ? VM_FROZEN : VM_FROZEN_PROTECTED, __ATOMIC_SEQ_CST);
+	if (by_harvest)
+		return 0;
+	for (size_t i = 0; !err && i < vm_nvmas; i++) {
+		struct vma *v = vm_vmas[i];
+
+		if (v->fileh != h || !v->shared)
+			continue;
+		if (!runs)
+			err = freeze_run(v, 0, UINT64_MAX, all);
+		for (size_t r = 0; !err && runs && r < runs->n; r++)
+			err = freeze_run(v, runs->run[r].start, runs->run[r].stop, all);
+	}
+	return err;
+}
+
+void vm_thaw(struct vm_fileh *h)
+{
+	if (!h->frozen)
+		return;
+	/* Protections first: a woken writer must not fault again. Where one cannot be given back (no memory for one
+	 * more kernel mapping) the touch itself tries again. */
+	if (h->frozen == VM_FROZEN_PROTECTED)
+		(void)vm_vma_for_each(h, 0, UINT64_MAX, vm_engine_ops->protect);
+	__atomic_store_n(&h->frozen, VM_THAWED, __ATOMIC_SEQ_CST);
+	(void)vm_sys->futex(&h->frozen, FUTEX_WAKE, INT_MAX, NULL);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A touch that arrived as SIGSEGV or SIGBUS.
+ *
+ *	1. whose address? not ours, or forbidden by the program's own protection: the program's fault
+ *	2. the mapping is frozen: wait for the thaw, touch again
+ *	3. the engine resolves it, or wants the page loaded first (vm_load), then touch again
+ *
+ * Runs in the touching thread's signal handler: no malloc, and no lock of ours is held by this thread, since our code
+ * touches no memory of the program while it holds one.
+ */
+#include "internal.h"
+#include "uapi.h"
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+
+#define RA_MIN 32u /* pages around a random touch: what the kernel's own readahead takes */
+
+/* The same touch again and again, though each time we said "resolved", is a fault after all. */
+#define MAX_REPEATS 10000u
+static __thread uintptr_t last_addr;
+static __thread uint32_t repeats;
+
+void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint64_t *ret_stop)
+{
+	if (h->ra_npages && pgoff >= h->ra_next && pgoff < h->ra_next + h->ra_npages)
+		h->ra_npages = h->ra_npages * 2 < VM_BATCH_NPAGES ? h->ra_npages * 2 : VM_BATCH_NPAGES;
+	else
+		h->ra_npages = RA_MIN;
+	*ret_start = h->ra_npages == RA_MIN ? pgoff / RA_MIN * RA_MIN : pgoff;
+	*ret_stop = *ret_start + h->ra_npages;
+	h->ra_next = *ret_stop;
+}
+
+/* Was it a store? Unknown counts as a load first: the second touch then tells. */
+static bool was_store(void *ucontext)
+{
+#if defined(__x86_64__)
+	return ((ucontext_t *)ucontext)->uc_mcontext.gregs[REG_ERR] & 2;
+#elif defined(__aarch64__)
+	/* the esr_context record: ESR_ELx.WnR is bit 6 */
+	char *p = (char *)((ucontext_t *)ucontext)->uc_mcontext.__reserved;
+	struct head {
+		uint32_t magic, size;
+	} *head = (struct head *)p;
+
+	while (head->magic && head->size) {
+		if (head->magic == 0x45535201)
+			return *(uint64_t *)(head + 1) >> 6 & 1;
+		head = (struct head *)((char *)head + head->size);
+	}
+	return false;
+#else
+#error "tell loads from stores on this machine"
+#endif
+}
+
+static void wait_for_thaw(struct vm_fileh *h)
+{
+	const struct timespec ts = {.tv_sec = 1};
+
+	uint32_t seen;
+
+	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED)
+		(void)vm_sys->futex(&h->frozen, FUTEX_WAIT, seen, &ts);
+}
+
+static int load_around(struct vm_fileh *h, uint64_t pgoff, uint64_t start, uint64_t stop)
+{
+	int err = vm_load(h, start, stop);
+
+	return err ? vm_load(h, pgoff, pgoff + 1) : 0; /* only a neighbour could not be had? */
+}
+
+static bool is_repeating(uintptr_t addr)
+{
+	if (addr != last_addr)
+		repeats = 0;
+	last_addr = addr;
+	return ++repeats > MAX_REPEATS;
+}
+
+/* resolve: something was waited for, the touch has to be tried again */
+#define AGAIN 2
+
+/* Steps 2 and 3 for one page. Map lock held, released on return. 1, AGAIN, 0 (not ours after all), -errno. */
+static int resolve(struct vma *v, uint64_t pgoff, bool write)
+{
+	struct vm_fileh *h = v->fileh;
+	uint64_t start, stop;
+	int err;
+
+	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) {
+		vm_fileh_pin(h);
+		vm_unlock(&vm_map_lock);
+		wait_for_thaw(h);
+		vm_fileh_unpin(h);
+		return AGAIN;
+	}
+	vm_fileh_lock(h);
+	err = v->shared ? vm_engine_ops->touched(v, pgoff, write) : 0;
+	vm_fileh_unlock(h);
+	if (err != -EAGAIN) {
+		vm_unlock(&vm_map_lock);
+		return err;
+	}
+	vm_fileh_pin(h);
+	vm_readahead(h, pgoff, &start, &stop);
+	vm_unlock(&vm_map_lock);
+	err = load_around(h, pgoff, start, stop);
+	vm_fileh_unpin(h);
+	return err ? err : AGAIN;
+}
+
+int vm_fault(const siginfo_t *info, void *ucontext)
+{
+	uintptr_t addr = (uintptr_t)info->si_addr;
+	bool write, allowed;
+	uint64_t pgoff;
+	struct vma *v;
+
+	if (info->si_code <= 0 || info->si_code == SI_KERNEL) /* sent by somebody, or no address known */
+		return 0;
+	if (!vm_is_mapped(info->si_addr, 1))
+		return 0;
+	vm_lock(&vm_map_lock);
+	v = vm_vma_at(addr);
+	write = was_store(ucontext);
+	allowed = v && (v->prot & (write ? PROT_WRITE : PROT_READ | PROT_WRITE | PROT_EXEC));
+	if (!allowed) {
+		vm_unlock(&vm_map_lock);
+		return 0;
+	}
+	pgoff = v->pgoff + ((addr - v->start) >> VM_PAGE_SHIFT);
+	if (info->si_signo == SIGBUS) {
+		/* beyond the end of the file it is the program's own; within it a page could not be loaded */
+		vm_unlock(&vm_map_lock);
+		return info->si_code == BUS_MCEERR_AR ? -EIO : 0;
+	}
+	if (is_repeating(addr)) {
+		vm_unlock(&vm_map_lock);
+		return 0;
+	}
+	int err = resolve(v, pgoff, write);
+
+	return err == AGAIN ? 1 : err;
+}
+
+/* User mode only: the kernel cannot wait for a page, so it must be there. Map lock held, released on return. */
+static int prepare_uffd(struct vma *v, uint64_t pgoff)
+{
+	struct vm_fileh *h = v->fileh;
+	int err = 0;
+
+	vm_fileh_pin(h);
+	vm_unlock(&vm_map_lock);
+	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST))
+		wait_for_thaw(h);
+	if (h->lazy && !vm_can_load_lazily())
+		err = vm_load(h, pgoff, pgoff + 1);
+	vm_fileh_unpin(h);
+	return err;
+}
+
+/* One page of vm_prepare. 0 done, AGAIN, -errno. */
+static int prepare_page(uintptr_t addr, bool write)
+{
+	struct vma *v;
+	uint64_t pgoff;
+	int err;
+
+	vm_lock(&vm_map_lock);
+	v = vm_vma_at(addr);
+	if (!v || !v->shared || !(v->prot & (write ? PROT_WRITE : PROT_READ | PROT_WRITE | PROT_EXEC))) {
+		vm_unlock(&vm_map_lock); /* the kernel says what is wrong, if anything */
+		return 0;
+	}
+	pgoff = v->pgoff + ((addr - v->start) >> VM_PAGE_SHIFT);
+	if (vm_engine_ops == &vm_engine_uffd)
+		return prepare_uffd(v, pgoff);
+	err = resolve(v, pgoff, write);
+	return err == 1 ? 0 : err;
+}
+
+int vm_prepare(const void *addr, size_t len, bool write)
+{
+	uintptr_t p = (uintptr_t)addr & ~(VM_PAGE - 1), stop = (uintptr_t)addr + len;
+	int err;
+
+	if (!len || stop < (uintptr_t)addr || !vm_is_mapped(addr, len))
+		return 0;
+	for (; p < stop; p += VM_PAGE) {
+		do
+			err = prepare_page(p, write);
+		while (err == AGAIN);
+		if (err)
+			return err;
+	}
+	return 0;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/* Open handles: life, lock, waiting, and who else has one. */
+#include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define WAIT_MSEC 200 /* how often a waiter looks whether those it waits for still live */
+
+struct vm_fileh *vm_filehs;
+
+/* ---- lock and wait ---- */
+
+static bool is_alive(int pid)
+{
+	char path[32];
+	int fd;
+
+	/* kill(pid, 0) would do, but a seccomp filter may not let it through; /proc may be missing instead */
+	if (pid == vm_sys->getpid())
+		return true;
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd != -ENOENT && fd != -ESRCH;
+	char text[256];
+	ssize_t n = vm_sys->read(fd, text, sizeof(text) - 1);
+	(void)vm_sys->close(fd); /* only read */
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	const char *state = strstr(text, "State:");
+	return !(state && (strchr("ZX", state[7]))); /* a zombie runs no more */
+}
+
+/* Forget peers that died: what they were inside of is over. Handle lock held. */
+void vm_fileh_repair(struct vm_fileh *h)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &ctl->peers[i];
+
+		if (!p->pid || is_alive(p->pid))
+			continue;
+		if (ctl->busy_pid == p->pid) {
+			vm_page_store_failed(h);
+			ctl->gate = VM_GATE_OPEN;
+			ctl->busy_pid = 0;
+		}
+		memset(p, 0, sizeof(*p));
+		/* pages it was loading never arrive; loads of others that are under way are done again */
+		ctl->gen++;
+		for (uint64_t pg = 0; ctl->npages[VM_LOADING]; pg++) {
+			pg = vm_pagemap_find(&h->pagemap, pg, VM_MAX_PGOFF, VM_LOADING);
+			if (pg == VM_MAX_PGOFF)
+				break;
+			vm_page_end_load(h, pg, pg + 1, false);
+		}
+		vm_wake(&ctl->seq);
+	}
+}
+
+void vm_fileh_lock(struct vm_fileh *h)
+{
+	if (vm_lock(&h->ctl->lock))
+		vm_fileh_repair(h);
+}
+
+void vm_fileh_unlock(struct vm_fileh *h)
+{
+	vm_unlock(&h->ctl->lock);
+}
+
+void vm_fileh_wait(struct vm_fileh *h)
+{
+	uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE);
+
+	vm_fileh_unlock(h);
+	vm_wait(&h->ctl->seq, seen, WAIT_MSEC);
+	vm_fileh_lock(h);
+	if (seen == __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE))
+		vm_fileh_repair(h); /* nothing happened for a while: is anyone still there? */
+}
+
+void vm_fileh_begin_busy(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	while (h->ctl->busy_pid)
+		vm_fileh_wait(h);
+	h->ctl->busy_pid = vm_sys->getpid();
+	vm_fileh_unlock(h);
+}
+
+void vm_fileh_end_busy(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
+	h->ctl->busy_pid = 0;
+	h->ctl->gate = VM_GATE_OPEN;
+	vm_wake(&h->ctl->seq);
+	vm_fileh_unlock(h);
+}
+
+static bool anyone_inside(struct vm_ctl *ctl, enum vm_gate gate)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &ctl->peers[i];
+
+		if (p->pid && (p->nwriters || (gate == VM_GATE_CLOSED && p->nreaders)))
+			return true;
+	}
+	return false;
+}
+
+void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate)
+{
+	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
+	h->ctl->gate = gate;
+	if (gate == VM_GATE_OPEN)
+		vm_wake(&h->ctl->seq);
+	else
+		while (anyone_inside(h->ctl, gate))
+			vm_fileh_wait(h);
+}
+
+struct vm_peer *vm_fileh_peer(struct vm_fileh *h)
+{
+	return &h->ctl->peers[h->peer];
+}
+
+int vm_fileh_attach_peer(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		if (h->ctl->peers[i].pid)
+			continue;
+		h->ctl->peers[i] = (struct vm_peer){.pid = vm_sys->getpid()};
+		h->peer = i;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+/* ---- open and close ---- */
+
+static int open_ctl(struct vm_fileh *h)
+{
+	void *p;
+	int err;
+
+	h->ctl_fd = vm_sys->memfd_create("txmap-ctl", MFD_CLOEXEC);
+	if (h->ctl_fd < 0)
+		return h->ctl_fd;
+	err = vm_fd_adopt(&h->ctl_fd);
+	if (!err)
+		err = vm_sys->ftruncate(h->ctl_fd, VM_CTL_LEN);
+	if (err)
+		goto drop_fd;
+	p = vm_sys->mmap(NULL, VM_CTL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, h->ctl_fd, 0);
+	err = vm_sys_err(p);
+	if (err)
+		goto drop_fd;
+	h->ctl = p;
+	h->ctl->magic = VM_CTL_MAGIC;
+	h->ctl->version = VM_CTL_VERSION;
+	err = vm_lock_init_shared(&h->ctl->lock, VM_RANK_FILEH);
+	if (err)
+		goto unmap;
+	vm_pagemap_init(&h->pagemap, &h->ctl_fd, VM_CTL_LEN);
+	return vm_fileh_attach_peer(h);
+unmap:
+	(void)vm_sys->munmap(p, VM_CTL_LEN);
+drop_fd:
+	vm_fd_drop(&h->ctl_fd);
+	return err;
+}
+
+static void close_ctl(struct vm_fileh *h)
+{
+	vm_pagemap_fini(&h->pagemap);
+	(void)vm_sys->munmap(h->ctl, VM_CTL_LEN); /* ours, aligned */
+	vm_fd_drop(&h->ctl_fd);
+}
+
+/* Eager handles hold all data from the start; holes of the storage stay holes of ram. */
+static int load_all(struct vm_fileh *h)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+	uint64_t size = h->ctl->size, off = 0, start, stop;
+	int err = 0;
+
+	while (!err && off < size) {
+		start = off;
+		stop = size;
+		if (ops->nextdata) {
+			err = ops->nextdata(h->file, off, &start, &stop);
+			if (err)
+				return err == -ENXIO ? 0 : err;
+		}
+		err = vm_load(h, start >> VM_PAGE_SHIFT, vm_npages(stop < size ? stop : size));
+		off = stop;
+	}
+	return err;
+}
+
+/* Lazy pays for large files only, and needs an engine that serves the kernel's touches, too. */
+#define EAGER_MAX (4ull << 20)
+static bool wants_lazy(struct vm_bigfile *f, uint64_t size, enum vm_load load)
+{
+	uint64_t off = 0, start, stop, data = 0;
+
+	if (load != VM_LOAD_AUTO)
+		return load == VM_LOAD_LAZY;
+	if (!vm_can_load_lazily() || size <= EAGER_MAX)
+		return false;
+	if (!f->ops->nextdata)
+		return true;
+	while (off < size && data <= EAGER_MAX && !f->ops->nextdata(f, off, &start, &stop)) {
+		data += stop - start;
+		off = stop;
+	}
+	return data > EAGER_MAX;
+}
+
+static int open_backend(struct vm_fileh *h, const char *arg, enum vm_load load)
+{
+	struct vm_bigfile *f = h->file;
+	uint64_t size;
+	int err;
+
+	f->shared = h->ctl->backend;
+	f->shared_len = VM_BACKEND_SHARED;
+	err = f->ops->open(f, arg);
+	if (err)
+		return err;
+	err = f->ops->getsize(f, &size);
+	if (!err && vm_npages(size) > VM_MAX_PGOFF)
+		err = -EFBIG;
+	if (!err)
+		err = vm_ram_open(&h->ram, size);
+	if (err) {
+		(void)f->ops->close(f); /* err is the one to report */
+		return err;
+	}
+	h->lazy = wants_lazy(f, size, load);
+	h->ctl->size = h->ctl->size_committed = h->ctl->size_low = size;
+	return 0;
+}
+
+int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, struct vm_fileh **ret_h)
+{
+	struct vm_fileh *h;
+	void *p;
+	int err;
+
+	p = vm_sys->mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (vm_sys_err(p))
+		return vm_sys_err(p);
+	h = p;
+	h->file = f;
+	err = open_ctl(h);
+	if (err)
+		goto free;
+	err = open_backend(h, arg, load);
+	if (err)
+		goto close_ctl;
+	vm_lock(&vm_map_lock);
+	h->next = vm_filehs;
+	vm_filehs = h;
+	vm_unlock(&vm_map_lock);
+	err = h->lazy ? 0 : load_all(h);
+	if (err) {
+		(void)vm_fileh_close(h); /* err is the one to report */
+		return err;
+	}
+	*ret_h = h;
+	return 0;
+close_ctl:
+	close_ctl(h);
+free:
+	(void)vm_sys->munmap(h, sizeof(*h));
+	return err;
+}
+
+void vm_fileh_pin(struct vm_fileh *h)
+{
+	BUG_ON(!vm_lock_is_held(VM_RANK_MAP));
+	h->nusers++;
+}
+
+void vm_fileh_unpin(struct vm_fileh *h)
+{
+	vm_lock(&vm_map_lock);
+	h->nusers--;
+	vm_wake(&h->ctl->seq); /* before the lock goes: afterwards h may be gone */
+	vm_unlock(&vm_map_lock);
+}
+
+/* Take the handle out of the list, once no fault is being served for it. */
+static void unlist(struct vm_fileh *h)
+{
+	struct vm_fileh **pp;
+	uint32_t seen;
+
+	vm_lock(&vm_map_lock);
+	BUG_ON(h->nvmas);
+	while (h->nusers) {
+		seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE);
+		vm_unlock(&vm_map_lock);
+		vm_wait(&h->ctl->seq, seen, WAIT_MSEC);
+		vm_lock(&vm_map_lock);
+	}
+	for (pp = &vm_filehs; *pp != h; pp = &(*pp)->next)
+		BUG_ON(!*pp);
+	*pp = h->next;
+	vm_unlock(&vm_map_lock);
+}
+
+static bool has_other_peers(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (h->ctl->peers[i].pid && i != h->peer)
+			return true;
+	return false;
+}
+
+int vm_fileh_close(struct vm_fileh *h)
+{
+	struct vm_bigfile *f = h->file;
+	bool others;
+	int err = 0;
+
+	unlist(h);
+	vm_fileh_lock(h);
+	vm_fileh_repair(h);
+	others = has_other_peers(h);
+	memset(vm_fileh_peer(h), 0, sizeof(struct vm_peer));
+	vm_wake(&h->ctl->seq);
+	vm_fileh_unlock(h);
+
+	if (!others)
+		err = f->ops->close(f);
+	else if (f->ops->detach)
+		f->ops->detach(f);
+	f->shared = NULL;
+	close_ctl(h);
+	vm_ram_close(&h->ram);
+	vm_runs_free(&h->round);
+	if (h->scratch)
+		(void)vm_sys->munmap(h->scratch, VM_BATCH_NPAGES * VM_PAGE);
+	(void)vm_sys->munmap(h, sizeof(*h));
+	return err;
+}
+
+bool vm_fileh_is_shared(struct vm_fileh *h)
+{
+	bool others;
+
+	vm_fileh_lock(h);
+	vm_fileh_repair(h);
+	others = has_other_peers(h);
+	vm_fileh_unlock(h);
+	return others;
+}
+
+/* ---- facts ---- */
+
+uint64_t vm_fileh_size(struct vm_fileh *h)
+{
+	uint64_t size;
+
+	vm_fileh_lock(h);
+	size = h->ctl->size;
+	vm_fileh_unlock(h);
+	return size;
+}
+
+unsigned vm_fileh_nvmas(struct vm_fileh *h)
+{
+	unsigned n;
+
+	vm_lock(&vm_map_lock);
+	n = h->nvmas;
+	vm_unlock(&vm_map_lock);
+	return n;
+}
+
+void vm_fileh_stat(struct vm_fileh *h, bool harvest, struct vm_fileh_stat *ret)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	/* an error leaves the count as it was at the last harvest that worked */
+	if (harvest)
+		(void)vm_harvest(h);
+	*ret = (struct vm_fileh_stat){
+		.size = ctl->size,
+		.npages_resident = ctl->npages[VM_LOADED] + ctl->npages[VM_DIRTY] + ctl->npages[VM_STORING],
+		.npages_dirty = ctl->npages[VM_DIRTY] + ctl->npages[VM_STORING],
+		.txid = ctl->txid,
+		.size_dirty = ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed,
+		.stored_here = h->stored_here,
+	};
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+}

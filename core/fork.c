@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork(2). The child shares ram, page map and control block with its parent, and has its mappings, but no engine behind
+ * them: it arms them anew before the program runs in it. Mappings whose pages are not all loaded are not
+ * inherited at all (MADV_DONTFORK) and are made again here, so that not even a child made behind our back can see, or
+ * make, zeros where a page was not loaded.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+
+void vm_fork_prepare(void)
+{
+	vm_lock(&vm_map_lock);
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+		if (vm_lock_another(&h->ctl->lock))
+			vm_fileh_repair(h);
+}
+
+void vm_fork_parent(void)
+{
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+		vm_unlock_another(&h->ctl->lock, !h->next);
+	vm_unlock(&vm_map_lock);
+}
+
+static int map_again(struct vma *v)
+{
+	int fd = v->writable || v->fileh->ram.fd_ro < 0 ? v->fileh->ram.fd : v->fileh->ram.fd_ro;
+	void *p = vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+			       (off_t)(v->pgoff << VM_PAGE_SHIFT));
+
+	return vm_sys_err(p);
+}
+
+/* Map lock held. */
+static int arm(struct vma *v)
+{
+	bool again = v->dontfork;
+	int err = 0;
+
+	vm_engine_ops->detach(v);
+	v->dontfork = false;
+	vm_fileh_lock(v->fileh);
+	if (again)
+		err = map_again(v);
+	if (!err)
+		err = vm_engine_ops->attach(v);
+	if (!err)
+		err = vm_engine_ops->protect(v, v->pgoff, vm_vma_pgstop(v));
+	vm_fileh_unlock(v->fileh);
+	if (err) /* better no mapping than one that shows zeros or loses stores */
+		(void)vm_sys->munmap((void *)v->start, v->stop - v->start);
+	return err;
+}
+
+static int join(struct vm_fileh *h)
+{
+	int err;
+
+	h->nusers = 0;
+	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
+	vm_fileh_lock(h);
+	err = vm_fileh_attach_peer(h);
+	vm_fileh_unlock(h);
+	return err;
+}
+
+int vm_fork_child(void)
+{
+	int err = 0, e;
+
+	vm_lock_fork_child();
+	vm_thread_fork_child();
+	vm_fd_fork_child();
+	vm_lock_reinit(&vm_map_lock);
+	if (!vm_filehs)
+		return 0;
+	err = vm_engine_ops->fork_child();
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
+		h->stored_here = false;
+		e = join(h);
+		err = err ? err : e;
+	}
+	vm_lock(&vm_map_lock);
+	for (size_t i = 0; i < vm_nvmas;) {
+		struct vma *v = vm_vmas[i];
+
+		e = v->shared ? arm(v) : 0;
+		if (e) {
+			vm_vma_remove(v);
+			vm_vma_free(v);
+			err = err ? err : e;
+		} else {
+			i++;
+		}
+	}
+	vm_unlock(&vm_map_lock);
+	return err;
+}

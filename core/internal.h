@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What core's files use of each other. Unless said otherwise functions return 0 or -errno.
+ * "map lock": vm_map_lock; "handle lock": fileh->ctl->lock.
+ */
+#ifndef VM_INTERNAL_H
+#define VM_INTERNAL_H
+
+#include "bug.h"
+#include "pagemap.h"
+#include "types.h"
+
+static inline uint64_t vm_npages(uint64_t len)
+{
+	return (len + VM_PAGE - 1) >> VM_PAGE_SHIFT;
+}
+
+/* ---- runs.c: growing lists of page runs ---- */
+
+/* Append [start, stop); merges with the last one when they touch. -ENOMEM. */
+int vm_runs_add(struct vm_runs *r, uint64_t start, uint64_t stop);
+void vm_runs_free(struct vm_runs *r);
+
+/* ---- page.c: states; handle lock held ---- */
+
+enum vm_page_state vm_page_state(struct vm_fileh *h, uint64_t pgoff);
+/* Pages of [start, stop) that are EMPTY, from start on and without a gap: now LOADING. Returns where it ended. */
+uint64_t vm_page_begin_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
+void vm_page_end_load(struct vm_fileh *h, uint64_t start, uint64_t stop, bool loaded);
+/* Stored into: LOADED and STORING pages become DIRTY, EMPTY ones too; LOADING ones are left. */
+void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop);
+/* All DIRTY pages become STORING and are appended to runs. -ENOMEM: none did. */
+int vm_page_begin_store(struct vm_fileh *h, struct vm_runs *runs);
+/* All STORING pages become LOADED; the commit has happened. */
+void vm_page_mark_stored(struct vm_fileh *h);
+/* All STORING pages become DIRTY again. */
+void vm_page_store_failed(struct vm_fileh *h);
+/* Pages of [start, stop) become EMPTY; LOADING ones stay and are thrown away when they arrive (ctl->gen). Returns how
+ * many were dropped. */
+uint64_t vm_page_drop(struct vm_fileh *h, uint64_t start, uint64_t stop);
+/* An engine saw that [start, stop) may have been stored into. Tells false alarms apart where it costs nothing. */
+void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop);
+
+/* ---- ram.c ---- */
+
+int vm_ram_open(struct vm_ram *r, uint64_t size);
+void vm_ram_close(struct vm_ram *r);
+int vm_ram_resize(struct vm_ram *r, uint64_t size);
+/* Put npages at pgoff; what lies beyond size is cut. */
+int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
+/* Copy pages out; beyond the end zeros. */
+int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
+/* Free the pages of [start, stop): every mapping in every process faults again. */
+int vm_ram_punch(struct vm_ram *r, uint64_t start, uint64_t stop);
+/* First page of [start, stop) that ram holds, or stop; *ret_stop: the end of that run. */
+uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *ret_stop);
+
+/* ---- fileh.c ---- */
+
+extern struct vm_fileh *vm_filehs; /* handles of the process (map lock) */
+/* Take and release the handle's lock; repairs what a dead holder left. */
+void vm_fileh_lock(struct vm_fileh *h);
+void vm_fileh_unlock(struct vm_fileh *h);
+void vm_fileh_repair(struct vm_fileh *h);
+/* Wait for a change of the handle: handle lock held, released meanwhile. Looks for dead peers now and then. */
+void vm_fileh_wait(struct vm_fileh *h);
+/* Become the only one who commits, discards, invalidates or resizes. No lock held. */
+/* Keep the handle while working for a fault. Map lock held. */
+void vm_fileh_pin(struct vm_fileh *h);
+void vm_fileh_unpin(struct vm_fileh *h); /* no lock held */
+void vm_fileh_begin_busy(struct vm_fileh *h);
+void vm_fileh_end_busy(struct vm_fileh *h);
+/* Set the gate and wait until nobody whom it keeps out is inside. Handle lock held; busy. */
+void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate);
+struct vm_peer *vm_fileh_peer(struct vm_fileh *h);
+/* Enter this process into ctl->peers. Handle lock held. -EAGAIN: table full. */
+int vm_fileh_attach_peer(struct vm_fileh *h);
+
+/* ---- vma.c: the address map ---- */
+
+extern struct vm_lock vm_map_lock;
+/* The i-th mapping by address; n of them (map lock). */
+extern struct vma **vm_vmas;
+extern size_t vm_nvmas;
+/* Index of the first mapping that ends after addr. */
+size_t vm_vma_index(uintptr_t addr);
+struct vma *vm_vma_at(uintptr_t addr);
+static inline uint64_t vm_vma_pgstop(const struct vma *v)
+{
+	return v->pgoff + ((v->stop - v->start) >> VM_PAGE_SHIFT);
+}
+static inline uintptr_t vm_vma_addr(const struct vma *v, uint64_t pgoff)
+{
+	return v->start + ((pgoff - v->pgoff) << VM_PAGE_SHIFT);
+}
+int vm_vma_insert(struct vma *v);
+void vm_vma_remove(struct vma *v);
+struct vma *vm_vma_alloc(void);
+void vm_vma_free(struct vma *v);
+/* Cut mappings so that none crosses start or stop. */
+int vm_vma_split(uintptr_t start, uintptr_t stop);
+/* Publish the bounds that vm_is_mapped looks at without a lock. */
+void vm_vma_publish(void);
+/* Calls fn for every shared mapping of h in this process, with the part of [start, stop) that it shows. Stops at
+ * the first error. */
+int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
+		    int (*fn)(struct vma *v, uint64_t start, uint64_t stop));
+
+/* ---- load.c ---- */
+
+/* Load the EMPTY pages of [start, stop); pages being loaded by others are waited for. No lock held. */
+int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
+/* Read the committed content of [start, stop) into buf, as the handle sees it (size_low). No lock held. */
+int vm_load_read(struct vm_fileh *h, uint64_t start, size_t npages, void *buf, uint64_t size_low);
+/* Replace the content of loaded pages by the storage's, without their ever being gone. Busy, gate closed, frozen. */
+int vm_load_again(struct vm_fileh *h, uint64_t start, uint64_t stop);
+
+/* ---- engine.c ---- */
+
+extern const struct vm_engine_ops *vm_engine_ops;
+extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
+bool vm_uffd_is_full(void); /* kernel accesses to missing pages are served, too */
+/* Harvest all mappings of h in this process. Map and handle lock held. */
+int vm_harvest(struct vm_fileh *h);
+/* Stores (loads, too, when all) into this process's mappings of h wait until thaw. runs NULL: everywhere. Map and handle
+ * lock held. */
+int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all);
+void vm_thaw(struct vm_fileh *h);
+/* The same for one mapping that is about to move or go: racing stores fault and wait for the map lock. */
+int vm_freeze_vma(struct vma *v);
+
+/* ---- cut.c ---- */
+
+/* Store all that changed up to one instant. Busy, gate closed for writers, transaction begun, no lock held. */
+int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages);
+int vm_need_scratch(struct vm_fileh *h);
+
+/* ---- thread.c ---- */
+
+/* Can nobody but the calling thread store into this process's memory? */
+bool vm_thread_is_alone(void);
+void vm_thread_fork_child(void);
+
+/* ---- fault.c ---- */
+
+/* What to load around a touched page: handle's readahead state. Map lock held. */
+void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint64_t *ret_stop);
+
+/* ---- resize.c, invalidate.c ---- */
+
+/* The size of ram and ctl to size. Busy; map and handle lock held; gate closed. */
+int vm_set_size_locked(struct vm_fileh *h, uint64_t size);
+
+
+/* ---- fdtab.c ---- */
+
+void vm_fd_fork_child(void);
+
+#endif

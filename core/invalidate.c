@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Invalidate and discard: pages go, the next touch loads them again.
+ *
+ * A lazy handle frees the pages from ram: one call of the kernel, which keeps touches of the range out until it is done,
+ * so several pages change at one instant. Where nobody would load a page again on touch (eager handles, private
+ * mappings) the new content is put in place of the old, the program frozen meanwhile.
+ */
+#include "internal.h"
+#include <errno.h>
+
+static int engine_emptied(struct vma *v, uint64_t start, uint64_t stop)
+{
+	return vm_engine_ops->emptied(v, start, stop);
+}
+
+/* What is to go, and what the handle is afterwards. */
+struct plan {
+	uint64_t start, stop;	/* [start, stop) pgoff */
+	bool clean, dirty;	/* pages in these states go */
+	bool fail_on_dirty;	/* -EBUSY when a page of the range is dirty */
+	uint64_t clean_from;	/* pages from here on go, clean as they may be */
+	uint64_t size;		/* new size */
+	bool whole;		/* storage and handle agree on the size afterwards */
+};
+
+static bool is_dropped(const struct plan *p, enum vm_page_state s, uint64_t pgoff)
+{
+	return (s == VM_LOADED && (p->clean || pgoff >= p->clean_from)) || (s == VM_DIRTY && p->dirty);
+}
+
+/* Next run of pages in [start, stop) that are to go. */
+static uint64_t next_run(struct vm_fileh *h, const struct plan *p, uint64_t start, uint64_t stop, uint64_t *ret_stop)
+{
+	while (start < stop && !is_dropped(p, vm_page_state(h, start), start))
+		start = vm_pagemap_find_not(&h->pagemap, start + 1, stop, VM_EMPTY);
+	*ret_stop = start;
+	while (*ret_stop < stop && is_dropped(p, vm_page_state(h, *ret_stop), *ret_stop))
+		++*ret_stop;
+	return start;
+}
+
+/* Pages of a lazy handle go. Locks held. */
+static int drop_run(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_t *npages)
+{
+	int err = vm_ram_punch(&h->ram, start, stop);
+
+	if (err)
+		return err;
+	*npages += vm_page_drop(h, start, stop);
+	return vm_vma_for_each(h, start, stop, engine_emptied);
+}
+
+/* Collect the pages that are to go into h->round. Locks held. */
+static int collect(struct vm_fileh *h, const struct plan *p)
+{
+	uint64_t start = p->start, stop = p->stop, end;
+	int err = 0;
+
+	h->round.n = 0;
+	if (stop > vm_npages(h->ctl->size))
+		stop = vm_npages(h->ctl->size);
+	if (start < stop)
+		err = vm_pagemap_reserve(&h->pagemap, start, stop);
+	while (!err && start < stop) {
+		start = next_run(h, p, start, stop, &end);
+		if (start < end)
+			err = vm_runs_add(&h->round, start, end);
+		start = end;
+	}
+	return err;
+}
+
+/* Old pages out. Busy, gate closed, locks held. */
+static int drop(struct vm_fileh *h, uint64_t *npages)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < h->round.n; i++)
+		err = drop_run(h, h->round.run[i].start, h->round.run[i].stop, npages);
+	return err;
+}
+
+/* New content in place of the old. Busy, gate closed, no lock held (the backend is read), mappings frozen. */
+static int replace(struct vm_fileh *h, uint64_t *npages)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < h->round.n; i++) {
+		uint64_t start = h->round.run[i].start, stop = h->round.run[i].stop;
+
+		err = vm_load_again(h, start, stop);
+		if (err)
+			break;
+		vm_fileh_lock(h);
+		*npages += vm_page_drop(h, start, stop);
+		(void)vm_page_begin_load(h, start, stop); /* they are there, only newer */
+		vm_page_end_load(h, start, stop, true);
+		vm_fileh_unlock(h);
+	}
+	return err;
+}
+
+/* On an eager handle a page that was never loaded is a hole; after an invalidation the storage may have data there. */
+static int collect_holes(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+	uint64_t size = h->ctl->size, off = start << VM_PAGE_SHIFT, from, to;
+	int err = 0;
+
+	if (stop > vm_npages(size))
+		stop = vm_npages(size);
+	while (!err && off < stop << VM_PAGE_SHIFT) {
+		from = off;
+		to = stop << VM_PAGE_SHIFT;
+		if (ops->nextdata) {
+			err = ops->nextdata(h->file, off, &from, &to);
+			if (err == -ENXIO)
+				return 0;
+			if (err)
+				break;
+		}
+		for (uint64_t pg = from >> VM_PAGE_SHIFT; !err && pg < vm_npages(to) && pg < stop; pg++)
+			if (vm_page_state(h, pg) == VM_EMPTY)
+				err = vm_runs_add(&h->round, pg, pg + 1);
+		off = to;
+	}
+	return err;
+}
+
+/* Keep stores out and learn of all that were made. Locks held. */
+static int settle(struct vm_fileh *h, const struct plan *p, bool in_place)
+{
+	/* a store that races with its page's being dropped is dropped; where dirty pages are to be kept or
+	 * respected none may slip in between */
+	int err = in_place || !p->dirty ? vm_freeze(h, NULL, false) : 0;
+
+	if (!err)
+		err = vm_harvest(h);
+	if (!err && p->fail_on_dirty && vm_pagemap_find(&h->pagemap, p->start, p->stop, VM_DIRTY) < p->stop)
+		err = -EBUSY;
+	if (!err && in_place)
+		err = vm_freeze(h, NULL, true);
+	return err;
+}
+
+static int start_drop(struct vm_fileh *h, const struct plan *p, bool in_place, uint64_t *npages)
+{
+	struct vm_ctl *ctl = h->ctl;
+	int err = settle(h, p, in_place);
+
+	if (err)
+		return err;
+	ctl->torn |= p->dirty; /* until all of it has gone */
+	if (p->size != ctl->size)
+		err = vm_set_size_locked(h, p->size);
+	if (err)
+		return err;
+	if (p->whole)
+		ctl->size_committed = ctl->size_low = p->size;
+	ctl->gen++;
+	err = collect(h, p);
+	if (!err && !in_place)
+		err = drop(h, npages);
+	return err;
+}
+
+/* Carry out the plan, as one instant for the program. Busy. */
+static int drop_pages(struct vm_fileh *h, const struct plan *p, uint64_t *npages)
+{
+	bool in_place, was_torn;
+	int err;
+
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_CLOSED);
+	was_torn = h->ctl->torn;
+	vm_fileh_unlock(h);
+
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	in_place = !h->lazy || h->nprivate;
+	err = start_drop(h, p, in_place, npages);
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+
+	if (!err && in_place && !h->lazy)
+		err = collect_holes(h, p->start, p->stop);
+	if (!err && in_place)
+		err = replace(h, npages);
+
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	vm_thaw(h);
+	if (!err) {
+		/* only a discard of everything mends what a failed one left */
+		h->ctl->torn = was_torn && !(p->dirty && p->whole);
+		h->stored_here = h->ctl->npages[VM_DIRTY] != 0;
+	}
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+	return err;
+}
+
+int vm_fileh_discard(struct vm_fileh *h)
+{
+	struct plan p = {.stop = VM_MAX_PGOFF, .dirty = true, .whole = true};
+	uint64_t npages = 0;
+	int err;
+
+	vm_fileh_begin_busy(h);
+	vm_fileh_lock(h);
+	p.size = h->ctl->size_committed;
+	/* a shrink took clean bytes away from there on */
+	p.clean_from = h->ctl->size_low < p.size ? h->ctl->size_low >> VM_PAGE_SHIFT : UINT64_MAX;
+	vm_fileh_unlock(h);
+	err = drop_pages(h, &p, &npages);
+	vm_fileh_end_busy(h);
+	return err;
+}
+
+/* The size after an invalidation: the storage's when all of the file is invalidated, unless the program has one of
+ * its own that is not committed. */
+static int find_size(struct vm_fileh *h, struct plan *p)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	vm_fileh_lock(h);
+	p->size = ctl->size;
+	if (ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed)
+		p->whole = false;
+	vm_fileh_unlock(h);
+	return p->whole ? h->file->ops->getsize(h->file, &p->size) : 0;
+}
+
+int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty, uint64_t *ret_npages)
+{
+	struct plan p = {
+		.start = off >> VM_PAGE_SHIFT,
+		.stop = VM_MAX_PGOFF,
+		.clean = true,
+		.dirty = on_dirty == VM_DIRTY_DROP,
+		.fail_on_dirty = on_dirty == VM_DIRTY_FAIL,
+		.clean_from = UINT64_MAX,
+		.whole = !off && !len,
+	};
+	uint64_t npages = 0;
+	int err;
+
+	if (len && off + len < off)
+		return -EINVAL;
+	if (len && vm_npages(off + len) < p.stop)
+		p.stop = vm_npages(off + len);
+	vm_fileh_begin_busy(h);
+	err = find_size(h, &p);
+	if (!err)
+		err = drop_pages(h, &p, &npages);
+	/* what the storage is now has been taken note of: later commits compare with this state */
+	if (!err && h->file->ops->changed)
+		(void)h->file->ops->changed(h->file, 1);
+	vm_fileh_end_busy(h);
+	if (ret_npages)
+		*ret_npages = npages;
+	return err;
+}

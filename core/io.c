@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading and writing a handle like a file. The kernel copies between the program's buffers and ram, so that bad
+ * addresses, short counts and managed buffers come out as always. Readers and one writer are inside at a time, counted
+ * in our entry of ctl->peers; a commit's cut keeps writers out, an invalidation readers, too (vm_fileh_gate).
+ */
+#include "internal.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static void enter_reader(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	while (h->ctl->gate == VM_GATE_CLOSED)
+		vm_fileh_wait(h);
+	vm_fileh_peer(h)->nreaders++;
+	vm_fileh_unlock(h);
+}
+
+static bool has_writer(struct vm_ctl *ctl)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (ctl->peers[i].pid && ctl->peers[i].nwriters)
+			return true;
+	return false;
+}
+
+static void enter_writer(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	while (h->ctl->gate != VM_GATE_OPEN || has_writer(h->ctl))
+		vm_fileh_wait(h);
+	vm_fileh_peer(h)->nwriters++;
+	vm_fileh_unlock(h);
+}
+
+static void leave_reader(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	vm_fileh_peer(h)->nreaders--;
+	if (h->ctl->gate != VM_GATE_OPEN)
+		vm_wake(&h->ctl->seq);
+	vm_fileh_unlock(h);
+}
+
+static void leave_writer(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	vm_fileh_peer(h)->nwriters--;
+	vm_wake(&h->ctl->seq);
+	vm_fileh_unlock(h);
+}
+
+static uint64_t total(const struct iovec *iov, int niov)
+{
+	uint64_t len = 0;
+
+	for (int i = 0; i < niov; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+ssize_t vm_fileh_read(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off)
+{
+	uint64_t len = total(iov, niov), size;
+	ssize_t n = 0;
+	int err = 0;
+
+	if (off > INT64_MAX || len > INT64_MAX)
+		return -EINVAL;
+	enter_reader(h);
+	size = vm_fileh_size(h);
+	if (off < size) {
+		if (h->lazy)
+			err = vm_load(h, off >> VM_PAGE_SHIFT, vm_npages(len < size - off ? off + len : size));
+		/* ram's size is the handle's: the kernel stops at the end by itself */
+		n = err ? err : vm_sys->preadv(h->ram.fd, iov, niov, (off_t)off);
+	}
+	leave_reader(h);
+	return n;
+}
+
+/* Make the pages of [off, off + len) such that a write to ram is seen: loaded below the end, known above it. */
+static int ready_for_write(struct vm_fileh *h, uint64_t off, uint64_t len, uint64_t size)
+{
+	uint64_t start = off >> VM_PAGE_SHIFT, stop = vm_npages(off + len), pg;
+	int err = 0;
+
+	if (h->lazy && off < size)
+		err = vm_load(h, start, stop);
+	if (err)
+		return err;
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	err = vm_pagemap_reserve(&h->pagemap, start, stop);
+	for (pg = start > vm_npages(size) ? start : vm_npages(size); !err && pg < stop; pg++)
+		if (vm_page_begin_load(h, pg, pg + 1) == pg + 1)
+			vm_page_end_load(h, pg, pg + 1, true); /* beyond the end: zeros, without reading */
+	if (!err && vm_engine_ops->will_fill)
+		err = vm_vma_for_each(h, start, stop, vm_engine_ops->will_fill);
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+	return err;
+}
+
+static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n)
+{
+	vm_fileh_lock(h);
+	vm_page_mark_dirty(h, off >> VM_PAGE_SHIFT, vm_npages(off + n));
+	if (off + n > h->ctl->size)
+		h->ctl->size = off + n;
+	vm_fileh_unlock(h);
+}
+
+ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+{
+	uint64_t len = total(iov, niov), size;
+	ssize_t n = 0;
+	int err;
+
+	enter_writer(h);
+	size = vm_fileh_size(h);
+	if (off == VM_APPEND)
+		off = size;
+	if (off > INT64_MAX || len > INT64_MAX - off)
+		err = -EINVAL;
+	else if (vm_npages(off + len) > VM_MAX_PGOFF)
+		err = -EFBIG;
+	else
+		err = ready_for_write(h, off, len, size);
+	if (!err && len)
+		n = vm_sys->pwritev(h->ram.fd, iov, niov, (off_t)off);
+	if (!err && n > 0)
+		wrote(h, off, (uint64_t)n);
+	leave_writer(h);
+	if (ret_off)
+		*ret_off = off;
+	return err ? err : n;
+}
+
+int vm_fileh_zero(struct vm_fileh *h, uint64_t off, uint64_t len)
+{
+	static const char zeros[VM_BLKSIZE];
+	uint64_t stop = off + len;
+	int err;
+
+	enter_writer(h);
+	if (stop > vm_fileh_size(h))
+		stop = vm_fileh_size(h);
+	err = off < stop ? ready_for_write(h, off, stop - off, vm_fileh_size(h)) : 0;
+	while (!err && off < stop) {
+		uint64_t n = VM_PAGE - off % VM_PAGE;
+
+		if (n == VM_PAGE && stop - off >= VM_PAGE) {
+			n = (stop - off) & ~(uint64_t)(VM_PAGE - 1);
+			err = vm_ram_punch(&h->ram, off >> VM_PAGE_SHIFT, (off + n) >> VM_PAGE_SHIFT);
+		} else {
+			n = n < stop - off ? n : stop - off;
+			err = vm_sys_pwrite_full(h->ram.fd, zeros, n, (off_t)off);
+		}
+		if (!err)
+			wrote(h, off, n);
+		off += n;
+	}
+	leave_writer(h);
+	return err;
+}
+
+off_t vm_fileh_seek(struct vm_fileh *h, off_t off, int whence)
+{
+	off_t size = (off_t)vm_fileh_size(h);
+
+	/* everything counts as data: what an unloaded page holds is the storage's to know */
+	if (off < 0 || off >= size)
+		return -ENXIO;
+	return whence == SEEK_DATA ? off : size;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock.h"
+#include "bug.h"
+#include "vm.h"
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <time.h>
+
+/* Ranks this thread holds, bit per rank. */
+static __thread uint32_t held;
+
+static struct vm_lock_hook hook;
+
+void vm_set_lock_hook(const struct vm_lock_hook *h)
+{
+	hook = *h;
+}
+
+int vm_lock_init_shared(struct vm_lock *l, enum vm_rank rank)
+{
+	pthread_mutexattr_t attr;
+	int err;
+
+	err = pthread_mutexattr_init(&attr);
+	if (err)
+		return -err;
+	err = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	if (!err)
+		err = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	if (!err)
+		err = pthread_mutex_init(&l->mutex, &attr);
+	(void)pthread_mutexattr_destroy(&attr); /* cannot fail for a valid attribute */
+	l->rank = rank;
+	return -err;
+}
+
+/* Returns true when the former holder died. */
+static bool take(struct vm_lock *l)
+{
+	void *token = NULL;
+	int err;
+
+	err = pthread_mutex_trylock(&l->mutex);
+	if (err == EBUSY) {
+		if (hook.release)
+			token = hook.release();
+		err = pthread_mutex_lock(&l->mutex);
+		if (hook.reacquire)
+			hook.reacquire(token);
+	}
+	if (err == EOWNERDEAD) {
+		err = pthread_mutex_consistent(&l->mutex);
+		BUG_ON(err);
+		return true;
+	}
+	BUG_ON(err);
+	return false;
+}
+
+bool vm_lock(struct vm_lock *l)
+{
+	BUG_ON(held >= (1u << l->rank)); /* wrong order, or the same rank twice */
+	bool died = take(l);
+
+	held |= 1u << l->rank;
+	return died;
+}
+
+void vm_unlock(struct vm_lock *l)
+{
+	BUG_ON(!(held & (1u << l->rank)));
+	held &= ~(1u << l->rank);
+	int err = pthread_mutex_unlock(&l->mutex);
+	BUG_ON(err);
+}
+
+bool vm_lock_is_held(enum vm_rank rank)
+{
+	return held & (1u << rank);
+}
+
+bool vm_lock_another(struct vm_lock *l)
+{
+	BUG_ON(held >= (2u << l->rank));
+	bool died = take(l);
+
+	held |= 1u << l->rank;
+	return died;
+}
+
+void vm_unlock_another(struct vm_lock *l, bool last)
+{
+	int err = pthread_mutex_unlock(&l->mutex);
+
+	BUG_ON(err);
+	if (last)
+		held &= ~(1u << l->rank);
+}
+
+void vm_lock_fork_child(void)
+{
+	held = 0;
+}
+
+void vm_lock_reinit(struct vm_lock *l)
+{
+	uint32_t rank = l->rank;
+
+	*l = (struct vm_lock)VM_LOCK_INIT(rank);
+}
+
+void vm_wait(uint32_t *seq, uint32_t seen, unsigned timeout_msec)
+{
+	struct timespec ts = {.tv_sec = timeout_msec / 1000, .tv_nsec = timeout_msec % 1000 * 1000000L};
+
+	BUG_ON(held);
+	/* every outcome (woken, changed, timed out, interrupted) means: look again */
+	(void)vm_sys->futex(seq, FUTEX_WAIT, seen, &ts);
+}
+
+void vm_wake(uint32_t *seq)
+{
+	__atomic_add_fetch(seq, 1, __ATOMIC_RELEASE);
+	(void)vm_sys->futex(seq, FUTEX_WAKE, INT_MAX, NULL); /* cannot fail on a mapped word */
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* The only writer of page states: each function is one arrow of the table in types.h. */
+#include "internal.h"
+#include <errno.h>
+#include <string.h>
+
+static void set(struct vm_fileh *h, uint8_t *p, enum vm_page_state to)
+{
+	uint64_t *n = h->ctl->npages;
+
+	if (*p != VM_EMPTY) {
+		BUG_ON(!n[*p]);
+		n[*p]--;
+	}
+	if (to != VM_EMPTY)
+		n[to]++;
+	*p = to;
+}
+
+static uint8_t *at(struct vm_fileh *h, uint64_t pgoff)
+{
+	uint64_t n;
+
+	return vm_pagemap_at(&h->pagemap, pgoff, &n);
+}
+
+enum vm_page_state vm_page_state(struct vm_fileh *h, uint64_t pgoff)
+{
+	return vm_pagemap_peek(&h->pagemap, pgoff);
+}
+
+uint64_t vm_page_begin_load(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	for (; start < stop; start++) {
+		uint8_t *p = at(h, start);
+
+		if (*p != VM_EMPTY)
+			break;
+		set(h, p, VM_LOADING);
+	}
+	return start;
+}
+
+void vm_page_end_load(struct vm_fileh *h, uint64_t start, uint64_t stop, bool loaded)
+{
+	for (; start < stop; start++) {
+		uint8_t *p = at(h, start);
+
+		BUG_ON(*p != VM_LOADING);
+		set(h, p, loaded ? VM_LOADED : VM_EMPTY);
+	}
+}
+
+void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	for (; start < stop; start++) {
+		uint8_t *p = at(h, start);
+
+		if (*p == VM_DIRTY || *p == VM_LOADING)
+			continue;
+		set(h, p, VM_DIRTY);
+		h->stored_here = true;
+	}
+}
+
+void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	/* An EMPTY page that ram does not hold cannot have been stored into: the engine saw a page table that
+	 * was never protected there. */
+	while (start < stop) {
+		uint64_t used = vm_pagemap_find_not(&h->pagemap, start, stop, VM_EMPTY), held, held_stop;
+
+		while (!h->lazy && start < used) {
+			held = vm_ram_next(&h->ram, start, used, &held_stop);
+			vm_page_mark_dirty(h, held, held_stop);
+			start = held_stop;
+		}
+		for (start = used; start < stop && vm_page_state(h, start) != VM_EMPTY; start++)
+			vm_page_mark_dirty(h, start, start + 1);
+	}
+}
+
+int vm_page_begin_store(struct vm_fileh *h, struct vm_runs *runs)
+{
+	const uint64_t end = VM_MAX_PGOFF;
+	uint64_t start, stop, left = h->ctl->npages[VM_DIRTY];
+	size_t n = runs->n;
+
+	for (start = 0; left; start = stop) {
+		start = vm_pagemap_find(&h->pagemap, start, end, VM_DIRTY);
+		BUG_ON(start == end); /* the count is exact */
+		for (stop = start; left && vm_page_state(h, stop) == VM_DIRTY; stop++, left--)
+			;
+		if (vm_runs_add(runs, start, stop)) {
+			runs->n = n;
+			return -ENOMEM;
+		}
+	}
+	for (; n < runs->n; n++)
+		for (start = runs->run[n].start; start < runs->run[n].stop; start++)
+			if (vm_page_state(h, start) == VM_DIRTY)
+				set(h, at(h, start), VM_STORING);
+	return 0;
+}
+
+static void all_storing_to(struct vm_fileh *h, enum vm_page_state to)
+{
+	const uint64_t end = VM_MAX_PGOFF;
+	uint64_t pgoff = 0;
+
+	while (h->ctl->npages[VM_STORING]) {
+		pgoff = vm_pagemap_find(&h->pagemap, pgoff, end, VM_STORING);
+		BUG_ON(pgoff == end);
+		set(h, at(h, pgoff), to);
+		pgoff++;
+	}
+}
+
+void vm_page_mark_stored(struct vm_fileh *h)
+{
+	all_storing_to(h, VM_LOADED);
+}
+
+void vm_page_store_failed(struct vm_fileh *h)
+{
+	all_storing_to(h, VM_DIRTY);
+}
+
+uint64_t vm_page_drop(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	uint64_t n = 0;
+
+	while (start < stop) {
+		uint64_t left;
+		uint8_t *p = vm_pagemap_at(&h->pagemap, start, &left);
+
+		for (; left && start < stop; left--, start++, p++) {
+			if (*p == VM_EMPTY || *p == VM_LOADING)
+				continue;
+			set(h, p, VM_EMPTY);
+			n++;
+		}
+	}
+	return n;
+}

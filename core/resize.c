@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* The size of a handle: part of the transaction, seen by the program at once. */
+#include "internal.h"
+#include <errno.h>
+
+static int engine_emptied(struct vma *v, uint64_t start, uint64_t stop)
+{
+	return vm_engine_ops->emptied ? vm_engine_ops->emptied(v, start, stop) : 0;
+}
+
+int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
+{
+	struct vm_ctl *ctl = h->ctl;
+	uint64_t was = vm_npages(ctl->size), now = vm_npages(size);
+	int err;
+
+	err = vm_ram_resize(&h->ram, size);
+	if (err)
+		return err;
+	ctl->size = size;
+	ctl->gen++; /* a load under way may carry what the shrink took away */
+	if (now < was) {
+		/* pages there were gone with the resize; reserved or not, no state may outlive them */
+		for (uint64_t pg = now; pg < was; pg = (pg / VM_WINDOW_NPAGES + 1) * VM_WINDOW_NPAGES) {
+			uint64_t end = (pg / VM_WINDOW_NPAGES + 1) * VM_WINDOW_NPAGES;
+
+			err = vm_pagemap_reserve(&h->pagemap, pg, end < was ? end : was);
+			BUG_ON(err); /* no memory for a window that has pages in use */
+			(void)vm_page_drop(h, pg, end < was ? end : was);
+		}
+		err = vm_vma_for_each(h, now, was, engine_emptied);
+	}
+	return err;
+}
+
+int vm_fileh_resize(struct vm_fileh *h, uint64_t size)
+{
+	int err;
+
+	if (vm_npages(size) > VM_MAX_PGOFF)
+		return -EFBIG;
+	vm_fileh_begin_busy(h);
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_CLOSED);
+	vm_fileh_unlock(h);
+
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	err = vm_set_size_locked(h, size);
+	if (!err && size < h->ctl->size_low)
+		h->ctl->size_low = size;
+	h->stored_here = true;
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+
+	vm_fileh_end_busy(h);
+	return err;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All structures of core. Read this first.
+ *
+ *	bigfile ──loadblk──▶ overlay: ram (memfd) + pagemap + ctl ◀──stores── vma, vma, ...
+ *	        ◀─storeblk──
+ *
+ * Page states. Only page.c writes them, under fileh->ctl->lock; each arrow is one function.
+ *
+ *	EMPTY   -> LOADING   vm_page_begin_load	  first touch
+ *	LOADING -> LOADED    vm_page_end_load	  data arrived, and nobody invalidated it meanwhile
+ *	LOADING -> EMPTY     vm_page_end_load	  load failed, or invalidated meanwhile
+ *	EMPTY   -> DIRTY     vm_page_mark_dirty	  a store into a page that is all zeros without a load (not lazy)
+ *	LOADED  -> DIRTY     vm_page_mark_dirty	  a store was seen
+ *	DIRTY   -> STORING   vm_page_begin_store  a commit took it into its transaction
+ *	STORING -> DIRTY     vm_page_mark_dirty	  stored into again after the cut, or the commit failed
+ *	STORING -> LOADED    vm_page_mark_stored  the commit has happened
+ *	LOADED  -> EMPTY     vm_page_drop	  invalidate, shrink
+ *	DIRTY   -> EMPTY     vm_page_drop	  discard, invalidate, shrink
+ *
+ * With the uffd engine stores are first known to the page tables only: a LOADED page may have been stored into since
+ * the last harvest. With the segv engine the fault handler marks them at once.
+ */
+#ifndef VM_TYPES_H
+#define VM_TYPES_H
+
+#include "lock.h"
+#include "vm.h"
+
+#define VM_PAGE_SHIFT 12
+#define VM_PAGE ((size_t)VM_BLKSIZE)
+#define VM_REGION_NPAGES 512u	    /* pages under one page table: 2 MiB */
+#define VM_BATCH_NPAGES 256u	    /* most pages moved in one go: 1 MiB */
+#define VM_MAX_PGOFF (1ull << 42)   /* 16 PiB */
+
+enum vm_page_state { VM_EMPTY, VM_LOADING, VM_LOADED, VM_DIRTY, VM_STORING, VM_NSTATES };
+
+/* {} pgoff -> page state, one byte a page, sparse, O(1). The bytes lie in the control memfd, so that all processes see
+ * one map; each process maps windows of it as it goes. */
+#define VM_WINDOW_NPAGES (1u << 20) /* 4 GiB of file, 1 MiB of map */
+#define VM_PAGEMAP_FANOUT 2048u
+struct vm_pagemap {
+	int *fd;				/* home of the control memfd (fixed) */
+	uint64_t base;				/* where in it the bytes start (fixed) */
+	uint8_t **dir[VM_PAGEMAP_FANOUT];	/* -> VM_PAGEMAP_FANOUT windows (fileh lock) */
+};
+
+/* One process that has the handle. */
+#define VM_MAX_PEERS 192u
+struct vm_peer {
+	int32_t pid;	    /* 0: free */
+	uint32_t nreaders;  /* vm_fileh_read calls inside */
+	uint32_t nwriters;  /* vm_fileh_write calls inside */
+	uint32_t reserved;
+};
+
+enum vm_gate {
+	VM_GATE_OPEN,
+	VM_GATE_READERS, /* a cut is taken: writers wait */
+	VM_GATE_CLOSED,	 /* pages are dropped: readers wait, too */
+};
+
+/* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
+ * VM_CTL_LEN. Everything below lock is guarded by it. */
+#define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
+#define VM_CTL_VERSION 1u
+#define VM_CTL_LEN 8192u
+struct vm_ctl {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t seq; /* rises, with a wake, when something changed that others wait for (atomic) */
+	struct vm_lock lock;
+	int32_t busy_pid; /* the process that commits, discards, invalidates or resizes now, or 0 */
+	uint32_t gate;	  /* enum vm_gate, set by the busy one */
+	uint64_t size;		 /* bytes, as the programs see it */
+	uint64_t size_committed; /* bytes, in the storage */
+	uint64_t size_low;	 /* smallest size since the last commit: beyond it the storage's bytes are gone */
+	uint64_t txid;		 /* last transaction */
+	bool lazy_pending;	 /* a commit happened that the disk may not hold yet */
+	bool torn;		 /* a discard stopped half way: nothing may be committed before one succeeds */
+	uint64_t gen;		 /* rises with every invalidation: a load that began before is thrown away */
+	uint64_t npages[VM_NSTATES]; /* pages per state, exact; [VM_EMPTY] is not counted */
+	struct vm_peer peers[VM_MAX_PEERS];
+	_Alignas(16) unsigned char backend[VM_BACKEND_SHARED];
+};
+_Static_assert(sizeof(struct vm_ctl) <= VM_CTL_LEN, "the pagemap starts at VM_CTL_LEN");
+
+/* A growing list of page runs. Memory from the host, not malloc. */
+struct vm_run {
+	uint64_t start, stop; /* [start, stop) pgoff */
+};
+struct vm_runs {
+	struct vm_run *run;
+	size_t n, cap;
+};
+
+/* Aliasable memory: the pages of the overlay. Its file size is the handle's size, so that the kernel itself
+ * gives SIGBUS beyond it and zeros the tail of the last page. */
+struct vm_ram {
+	int fd;	   /* memfd (home) */
+	int fd_ro; /* the same, open for reading only: mappings of it cannot be made writable (home) */
+};
+
+enum vm_frozen {
+	VM_THAWED,
+	VM_FROZEN,	     /* by what the engine protects anyway */
+	VM_FROZEN_PROTECTED, /* by protections that the thaw gives back */
+};
+
+/* An open handle in this process. */
+struct vm_fileh {
+	struct vm_bigfile *file; /* (fixed) */
+	struct vm_ctl *ctl;	 /* (fixed) */
+	int ctl_fd;		 /* control memfd (home) */
+	struct vm_ram ram;
+	struct vm_pagemap pagemap;
+	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
+	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
+	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
+	unsigned nvmas;	       /* mappings in this process (map lock) */
+	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */
+	unsigned nprivate;     /* of them MAP_PRIVATE (map lock) */
+	uint32_t frozen;       /* enum vm_frozen: touches of this process's mappings wait (atomic, futex) */
+	uint64_t ra_next;      /* where a sequential reader touches next (map lock) */
+	unsigned ra_npages;    /* and how much it gets (map lock) */
+	struct vm_runs round;  /* pages of the cut's present round (busy) */
+	void *scratch;	       /* VM_BATCH_NPAGES pages (busy) */
+	struct vm_fileh *next; /* handles of the process (map lock) */
+};
+
+/* One mapping. Guarded by the map lock. */
+struct vma {
+	uintptr_t start, stop; /* [start, stop), page aligned */
+	uint64_t pgoff;	       /* of start */
+	struct vm_fileh *fileh;
+	int prot;	   /* what the program asked for */
+	bool shared;	   /* MAP_SHARED */
+	bool writable;	   /* may become PROT_WRITE */
+	bool dontfork;	   /* the kernel must not give it to a forked child: unloaded pages would read as zeros */
+	uint64_t *armed;   /* uffd: bit per 2 MiB region from pgoff's on: its page table is write-protected */
+	uint64_t armed_few; /* armed of a small mapping */
+	struct vm_runs rw; /* segv: pages that are writable now */
+};
+
+/* How faults arrive and stores are seen. One of engine_uffd.c, engine_segv.c. Every operation is called with the map
+ * lock and, except attach's caller on a fresh vma, the handle's lock held. Ranges are pgoff, clipped to the vma. */
+struct vm_engine_ops {
+	const char *name;
+	/* Try it for real, once. 0, or -errno with *ret_why a static string. */
+	int (*start)(const char **ret_why);
+	/* A mapping appeared (mmap, mremap, fork): see its stores from now on. All its pages count as clean. */
+	int (*attach)(struct vma *v);
+	/* The vma is gone, or about to: free what attach made. */
+	void (*detach)(struct vma *v);
+	/* tail was cut off the end of v: give it its share of what attach made. */
+	int (*split)(struct vma *v, struct vma *tail);
+	/* Pages of the range are about to be put into ram / were put there / were dropped from there. */
+	int (*will_fill)(struct vma *v, uint64_t start, uint64_t stop);
+	int (*filled)(struct vma *v, uint64_t start, uint64_t stop);
+	int (*emptied)(struct vma *v, uint64_t start, uint64_t stop);
+	/* A touch of pgoff arrived as a signal; the program may do it. 1: resolved, -EAGAIN: load it first. */
+	int (*touched)(struct vma *v, uint64_t pgoff, bool write);
+	/* Report the pages stored into since the last time (vm_page_note_stored) and watch them again. */
+	int (*harvest)(struct vma *v, uint64_t start, uint64_t stop);
+	/* The effective protection of the range: the program's, less what the engine must see. */
+	int (*protect)(struct vma *v, uint64_t start, uint64_t stop);
+	/* Make the range uniform for mremap. */
+	int (*flatten)(struct vma *v);
+	/* In a forked child, before attach is called for every vma again. */
+	int (*fork_child)(void);
+};
+
+#endif

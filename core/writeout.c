@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Commit: in two steps, store and mark stored.
+ *
+ *	busy, writers out ── cut: DIRTY -> STORING, storeblk ── commit ──▶ STORING -> LOADED
+ *	                          └── any error ── abort ────────────────▶ STORING -> DIRTY
+ *
+ * A page stored into after the cut is DIRTY, not STORING, by then, and stays so.
+ */
+#include "internal.h"
+#include <errno.h>
+
+static bool is_changed_locked(struct vm_fileh *h)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	return ctl->npages[VM_DIRTY] || ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed;
+}
+
+/* Is there anything to commit? */
+static int look(struct vm_fileh *h, bool *ret_changed)
+{
+	int err;
+
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_READERS);
+	vm_fileh_unlock(h);
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	err = h->ctl->torn ? -EIO : vm_harvest(h);
+	*ret_changed = is_changed_locked(h);
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+	return err;
+}
+
+static int store_and_commit(struct vm_fileh *h, bool durable, struct vm_txn *txn, uint64_t *ret_npages)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+	int err;
+
+	err = ops->begin(h->file);
+	if (err)
+		return err;
+	err = vm_cut(h, txn, ret_npages);
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_OPEN); /* what is written from here on belongs to the next commit */
+	vm_fileh_unlock(h);
+	if (!err)
+		err = ops->commit(h->file, txn, durable ? VM_COMMIT_DURABLE : 0);
+	if (err)
+		ops->abort(h->file);
+	return err;
+}
+
+/* The commit has happened: the state of the handle follows. */
+static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	vm_page_mark_stored(h);
+	ctl->txid = txn->txid;
+	ctl->size_committed = txn->size;
+	/* shrunk again while the commit was on its way? then that is what the next one must do */
+	ctl->size_low = ctl->size < txn->size ? ctl->size : txn->size;
+	h->stored_here = ctl->npages[VM_DIRTY] != 0;
+}
+
+int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+	struct vm_txn txn = {0};
+	uint64_t npages = 0;
+	bool changed;
+	int err;
+
+	vm_fileh_begin_busy(h);
+	err = look(h, &changed);
+	if (!err && changed && !overwrite && ops->changed && ops->changed(h->file, 0))
+		err = -EBUSY;
+	if (!err && changed)
+		err = store_and_commit(h, durable, &txn, &npages);
+	else if (!err && durable && ops->checkpoint && h->ctl->lazy_pending)
+		err = ops->checkpoint(h->file); /* nothing new, but what was committed lazily must reach the disk */
+	vm_fileh_lock(h);
+	if (!err && changed) {
+		mark_stored(h, &txn);
+		h->ctl->lazy_pending = !durable;
+	} else if (err) {
+		vm_page_store_failed(h);
+	} else if (durable) {
+		h->ctl->lazy_pending = false;
+	}
+	ret->txid = h->ctl->txid;
+	ret->npages = npages;
+	vm_fileh_unlock(h);
+	vm_fileh_end_busy(h);
+	return err;
+}
+
+int vm_fileh_checkpoint(struct vm_fileh *h)
+{
+	int err = 0;
+
+	vm_fileh_begin_busy(h);
+	if (h->file->ops->checkpoint)
+		err = h->file->ops->checkpoint(h->file);
+	if (!err)
+		h->ctl->lazy_pending = false;
+	vm_fileh_end_busy(h);
+	return err;
+}
