@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* Private to the file backend's files. */
+#ifndef POL_BACKEND_FILE_H
+#define POL_BACKEND_FILE_H
+
+#include "backends.h"
+#include "journal.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+/* In struct vm_bigfile.shared: what parent and forked child must see alike. */
+struct pol_file_shared {
+	struct vm_journal_pos pos;
+	uint64_t jdev, jino;	       /* the journal that pos speaks of, when pos has a tail */
+	int64_t mtime_sec, mtime_nsec; /* the file as we left it; see changed() */
+	uint64_t size;
+};
+_Static_assert(sizeof(struct pol_file_shared) <= VM_BACKEND_SHARED, "fits");
+
+/* Blocks [pgoff, pgoff + npages) that were stored as differences. */
+struct pol_file_extent {
+	uint64_t pgoff, npages;
+};
+
+/* In struct vm_bigfile.priv. */
+struct pol_file_priv {
+	struct vm_journal j;
+	uint8_t *scratch;		 /* POL_FILE_BATCH blocks as they are committed */
+	struct pol_file_extent *extents; /* of this transaction */
+	size_t nextents, max_extents;
+	char dir[PATH_MAX];   /* where the journal is */
+	char jpath[PATH_MAX]; /* the journal */
+};
+#define POL_FILE_BATCH 64u
+
+static inline struct pol_file_priv *pol_file_priv(const struct vm_bigfile *f)
+{
+	return f->priv;
+}
+
+static inline struct pol_file_shared *pol_file_shared(const struct vm_bigfile *f)
+{
+	return f->shared;
+}
+
+/* ---- backend_file_journal.c: the journal as a file ---- */
+
+/* Name of path's journal, and of the directory that holds it. dir: the rule's journal directory, or NULL. */
+int pol_journal_path(const char *path, const char *dir, char *ret_dir, char *ret_jpath);
+/* Who the data file is; fd may be -1 when only the path's identity is known. */
+void pol_journal_id(const char *path, const struct stat *st, int fd, struct vm_journal_id *ret);
+/* Open the journal, its lock ours: *fd is adopted. *ret_err_what says what failed. -EBUSY: a live process has
+ * it. With create it is made with the data file's owner and mode. Waits while somebody else recovers it; that
+ * lock against recoverers is kept until pol_journal_end_exclusive or the close. */
+int pol_journal_open(const char *jpath, const struct stat *data, bool create, int *fd, bool *ret_created,
+		     const char **ret_what);
+void pol_journal_end_exclusive(int fd);
+/* Open to look at it only. -EBUSY: a live process has it. */
+int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what);
+/* Make names in dir durable. */
+int pol_journal_sync_dir(const char *dir);
+/* Nobody has it and it holds nothing: remove it. */
+void pol_journal_remove_idle(const char *jpath);
+/* Make f ready to write; nothing to do when it is. Logs an error. */
+int pol_journal_attach(struct vm_bigfile *f);
+
+/* ---- backend_file_diff.c ---- */
+
+/* Add to the transaction what differs between the committed and the new bytes at off; len a multiple of
+ * VM_BLKSIZE. now may change meanwhile. */
+int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *committed, const uint8_t *now,
+			 size_t len);
+
+/* ---- backend_file.c ---- */
+
+/* Did an apply fail, so that the journal holds what the file does not? */
+bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#include "faulty_sys.h"
+
+static uint64_t kinds;
+static unsigned nth, how, ncalls;
+static int err;
+static bool failed;
+
+/* Count the call; is it its turn? */
+static bool is_due(enum faulty_kind kind)
+{
+	if (!(kinds & 1ull << kind))
+		return false;
+	ncalls++;
+	if (!nth || (how & FAULTY_FOR_EVER ? ncalls < nth : ncalls != nth))
+		return false;
+	failed = true;
+	return true;
+}
+
+#define X(ret, name, decl, args)                                                                             \
+	static ret faulty_##name decl                                                                        \
+	{                                                                                                    \
+		return is_due(FAULTY_##name) ? -err : vm_sys_linux.name args;                                \
+	}
+FAULTY_CALLS(X)
+#undef X
+
+static ssize_t faulty_write(int fd, const void *buf, size_t len)
+{
+	if (!is_due(FAULTY_write))
+		return vm_sys_linux.write(fd, buf, len);
+	if (how & FAULTY_SHORT)
+		return vm_sys_linux.write(fd, buf, len > 1 ? len / 2 : len);
+	if (how & FAULTY_TORN)
+		(void)vm_sys_linux.write(fd, buf, len / 2); /* the failure is what counts */
+	return -err;
+}
+
+static ssize_t faulty_pwrite(int fd, const void *buf, size_t len, off_t off)
+{
+	if (!is_due(FAULTY_pwrite))
+		return vm_sys_linux.pwrite(fd, buf, len, off);
+	if (how & FAULTY_SHORT)
+		return vm_sys_linux.pwrite(fd, buf, len > 1 ? len / 2 : len, off);
+	if (how & FAULTY_TORN)
+		(void)vm_sys_linux.pwrite(fd, buf, len / 2, off); /* the failure is what counts */
+	return -err;
+}
+
+static ssize_t faulty_pwritev(int fd, const struct iovec *iov, int niov, off_t off)
+{
+	return is_due(FAULTY_pwritev) ? -err : vm_sys_linux.pwritev(fd, iov, niov, off);
+}
+
+static void *faulty_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	return is_due(FAULTY_mmap) ? (void *)(intptr_t)-err : vm_sys_linux.mmap(addr, len, prot, flags, fd, off);
+}
+
+static void *faulty_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr)
+{
+	return is_due(FAULTY_mremap) ? (void *)(intptr_t)-err :
+				       vm_sys_linux.mremap(old, old_len, new_len, flags, new_addr);
+}
+
+static struct vm_sys table;
+
+void faulty_arm(uint64_t kinds_, unsigned nth_, int err_, unsigned how_)
+{
+	kinds = kinds_;
+	nth = nth_;
+	err = err_;
+	how = how_;
+	ncalls = 0;
+	failed = false;
+	table = vm_sys_linux;
+#define X(ret, name, decl, args) table.name = faulty_##name;
+	FAULTY_CALLS(X)
+#undef X
+	table.write = faulty_write;
+	table.pwrite = faulty_pwrite;
+	table.pwritev = faulty_pwritev;
+	table.mmap = faulty_mmap;
+	table.mremap = faulty_mremap;
+	vm_sys = &table;
+}
+
+unsigned faulty_disarm(void)
+{
+	vm_sys = &vm_sys_linux;
+	return ncalls;
+}
+
+bool faulty_has_failed(void)
+{
+	return failed;
+}
