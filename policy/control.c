@@ -26,16 +26,6 @@
 #define EVICT_USEC (1u * 1000000u)  /* ... or this long, when another waits for its place */
 #define STACK_LEN  (1u << 20)
 
-struct client {
-	int fd;		      /* -1: free */
-	bool eof, closing;    /* no more to read; gone once out is sent */
-	uint64_t active_usec; /* when it last did something */
-	size_t in_len;
-	char in[POL_REQUEST_MAX + 1];
-	struct pol_out out; /* the reply being sent: nothing more is read before it is through */
-	size_t sent;
-};
-
 enum { IDLE, RUNNING, STOPPING };
 
 static int state = IDLE; /* (atomic) */
@@ -43,118 +33,16 @@ static int event_fd = -1;
 static int listen_fd = -1;
 static pid_t listen_pid; /* whose socket file it is */
 static bool warned;	 /* about the socket, once also for all children */
-static struct client clients[NCLIENTS] = {[0 ... NCLIENTS - 1] = {.fd = -1}}; /* the thread's alone */
-
-static uint64_t now_usec(void)
-{
-	struct timespec ts = {0};
-
-	(void)vm_sys->clock_gettime(CLOCK_MONOTONIC, &ts); /* always there */
-	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
-}
+static struct pol_client clients[NCLIENTS] = {[0 ... NCLIENTS - 1] = {.fd = -1}}; /* the thread's alone */
 
 /* ---- clients ---- */
 
-static void client_close(struct client *c)
-{
-	vm_fd_drop(&c->fd);
-	pol_out_free(&c->out);
-}
-
-static bool client_send(struct client *c)
-{
-	while (c->sent < c->out.len) {
-		ssize_t n =
-			send(c->fd, c->out.mem + c->sent, c->out.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			return false;
-		if (n < 0) {
-			client_close(c);
-			return false;
-		}
-		c->sent += (size_t)n;
-		c->active_usec = now_usec();
-	}
-	c->sent = c->out.len = 0;
-	return true;
-}
-
-static void client_fail(struct client *c, int err, const char *text)
-{
-	pol_out_error(&c->out, err, "%s", text);
-	c->closing = true;
-}
-
-/* A whole line, if there is one, or what takes its place. Returns whether there was something to do. */
-static bool client_request(struct client *c)
-{
-	char *end = memchr(c->in, '\n', c->in_len);
-	size_t len;
-
-	if (!end) {
-		if (c->in_len == sizeof(c->in))
-			client_fail(c, EMSGSIZE, "a request is at most 8192 bytes");
-		else if (c->eof && c->in_len)
-			client_fail(c, EINVAL, "half a request: no newline at its end");
-		return c->closing;
-	}
-	len = (size_t)(end - c->in);
-	*end = 0;
-	if (strlen(c->in) != len) {
-		client_fail(c, EINVAL, "a zero byte in the request");
-		return true;
-	}
-	if (len && c->in[len - 1] == '\r')
-		c->in[len - 1] = 0;
-	pol_request_serve(c->in, &c->out);
-	if (c->out.failed) { /* half a reply would be taken for a whole one */
-		pol_log(POL_LOG_WARN, "control socket: no memory for the reply");
-		client_close(c);
-		return false;
-	}
-	c->in_len -= len + 1;
-	memmove(c->in, end + 1, c->in_len);
-	return true;
-}
-
-/* One request at most, so that no client keeps the others waiting. Returns whether more is at hand. */
-static bool client_serve(struct client *c)
-{
-	if (!client_send(c))
-		return false;
-	if (!c->closing && !c->eof && c->in_len < sizeof(c->in)) {
-		ssize_t n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, MSG_DONTWAIT);
-
-		if (n > 0) {
-			c->in_len += (size_t)n;
-			c->active_usec = now_usec();
-		} else if (n == 0) {
-			c->eof = true;
-		} else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-			client_close(c);
-			return false;
-		}
-	}
-	if (!c->closing && client_request(c) && !client_send(c))
-		return false;
-	if (c->fd < 0)
-		return false;
-	if (c->closing || (c->eof && !c->in_len)) {
-		client_close(c);
-		return false;
-	}
-	return c->eof || memchr(c->in, '\n', c->in_len) || c->in_len == sizeof(c->in);
-}
-
 /* A free place, or the place of the client that was silent longest. NULL: none yet. */
-static struct client *find_place(uint64_t now)
+static struct pol_client *find_place(uint64_t now)
 {
-	struct client *oldest = NULL;
+	struct pol_client *oldest = NULL;
 
-	for (struct client *c = clients; c < clients + NCLIENTS; c++) {
+	for (struct pol_client *c = clients; c < clients + NCLIENTS; c++) {
 		if (c->fd < 0)
 			return c;
 		if (c->active_usec + EVICT_USEC <= now && (!oldest || c->active_usec < oldest->active_usec))
@@ -165,7 +53,7 @@ static struct client *find_place(uint64_t now)
 
 static void accept_client(uint64_t now)
 {
-	struct client *c = find_place(now);
+	struct pol_client *c = find_place(now);
 	int fd;
 
 	if (!c)
@@ -174,19 +62,11 @@ static void accept_client(uint64_t now)
 	if (fd < 0)
 		return;
 	if (c->fd >= 0)
-		client_close(c);
+		pol_client_close(c);
 	c->fd = fd;
 	if (vm_fd_adopt(&c->fd))
 		return;
-	c->eof = c->closing = false;
-	c->active_usec = now;
-	c->in_len = c->sent = 0;
-	if (!pol_socket_peer_is_allowed(c->fd)) {
-		client_fail(c, EPERM, "only the same user and root are served");
-		(void)client_send(c);
-		if (c->fd >= 0)
-			client_close(c);
-	}
+	pol_client_begin(c);
 }
 
 /* ---- the thread ---- */
@@ -233,7 +113,7 @@ static int timeout_msec(uint64_t now, int64_t tick_usec, bool more)
 
 	if (more)
 		return 0;
-	for (const struct client *c = clients; c < clients + NCLIENTS; c++) {
+	for (const struct pol_client *c = clients; c < clients + NCLIENTS; c++) {
 		uint64_t gone = c->active_usec + (find_place(now) ? IDLE_USEC : EVICT_USEC);
 
 		if (c->fd >= 0 && usec > (gone > now ? gone - now : 0))
@@ -263,32 +143,32 @@ static void reopen(const struct pollfd *event, const struct pollfd *sock)
 static bool turn(int64_t tick_usec, bool more)
 {
 	struct pollfd fds[2 + NCLIENTS];
-	uint64_t now = now_usec(), count;
+	uint64_t now = pol_client_now(), count;
 
 	fds[0] = (struct pollfd){.fd = event_fd, .events = POLLIN};
 	fds[1] = (struct pollfd){.fd = find_place(now) ? listen_fd : -1, .events = POLLIN};
 	for (int i = 0; i < NCLIENTS; i++) {
-		const struct client *c = &clients[i];
+		const struct pol_client *c = &clients[i];
 
 		fds[2 + i] = (struct pollfd){.fd = c->fd, .events = c->sent < c->out.len ? POLLOUT : POLLIN};
 	}
 	if (poll(fds, 2 + NCLIENTS, timeout_msec(now, tick_usec, more)) < 0)
 		return more;
 
-	now = now_usec();
+	now = pol_client_now();
 	reopen(&fds[0], &fds[1]);
 	if (fds[0].revents & POLLIN)
 		(void)vm_sys->read(event_fd, &count, sizeof(count)); /* only the waking matters */
 	more = false;
 	for (int i = 0; i < NCLIENTS; i++) {
-		struct client *c = &clients[i];
+		struct pol_client *c = &clients[i];
 
 		if (c->fd < 0)
 			continue;
 		if (fds[2 + i].revents || c->in_len)
-			more |= client_serve(c);
+			more |= pol_client_serve(c);
 		if (c->fd >= 0 && c->active_usec + IDLE_USEC <= now)
-			client_close(c);
+			pol_client_close(c);
 	}
 	if (fds[1].revents & POLLIN)
 		accept_client(now);
@@ -307,9 +187,9 @@ static void *helper(void *arg)
 		tick_usec = pol_managed_tick();
 		more = turn(tick_usec, more);
 	}
-	for (struct client *c = clients; c < clients + NCLIENTS; c++) {
+	for (struct pol_client *c = clients; c < clients + NCLIENTS; c++) {
 		if (c->fd >= 0)
-			client_close(c);
+			pol_client_close(c);
 	}
 	vm_fd_drop(&listen_fd);
 	return arg;
@@ -373,9 +253,9 @@ void pol_control_fork_child(void)
 {
 	bool ran = state == RUNNING;
 
-	for (struct client *c = clients; c < clients + NCLIENTS; c++) {
+	for (struct pol_client *c = clients; c < clients + NCLIENTS; c++) {
 		if (c->fd >= 0)
-			client_close(c);
+			pol_client_close(c);
 	}
 	vm_fd_drop(&listen_fd);
 	vm_fd_drop(&event_fd);

@@ -41,6 +41,29 @@ int pol_request_parse(char *line, struct pol_request *ret, const char **ret_why)
 /* Do what a line asks for; one line of JSON into o. */
 void pol_request_serve(char *line, struct pol_out *o);
 
+/* ---- control_client.c ---- */
+
+/* A connection. Only the helper thread touches it. */
+struct pol_client {
+	int fd;		      /* -1: free */
+	bool eof;	      /* nothing more will come */
+	bool closing;	      /* gone once out is sent */
+	bool draining;	      /* out is sent: only waiting for the other side to have read it */
+	uint64_t active_usec; /* when it last did something */
+	size_t drained;	      /* bytes thrown away */
+	size_t in_len;
+	char in[POL_REQUEST_MAX + 1];
+	struct pol_out out; /* the reply being sent: nothing more is read before it is through */
+	size_t sent;
+};
+uint64_t pol_client_now(void);
+/* c->fd is a new connection, adopted. */
+void pol_client_begin(struct pol_client *c);
+/* Send, receive, answer one request at most, so that no client keeps the others waiting. Returns whether more
+ * is at hand. c may be free afterwards. */
+bool pol_client_serve(struct pol_client *c);
+void pol_client_close(struct pol_client *c);
+
 /* ---- control_socket.c ---- */
 
 /* Create dir if need be and listen at dir/PID.sock. 0 and a descriptor, or -errno with the reason in why. */

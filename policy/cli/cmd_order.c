@@ -125,9 +125,13 @@ static int order(struct order_args *a)
 
 int cli_commit(int argc, char **argv, bool json)
 {
-	static const struct argp argp = {
-		NULL,	  parse, "PID", "Commit, wait until it is durable, print the transaction id.",
-		children, NULL,	 NULL};
+	static const struct argp argp = {NULL,
+					 parse,
+					 "PID\n--path GLOB\n--all",
+					 "Commit, wait until it is durable, print the transaction id.",
+					 children,
+					 NULL,
+					 NULL};
 	struct order_args a = {.verb = "commit", .target.json = json};
 
 	return argp_parse(&argp, argc, argv, 0, NULL, &a) ? CLI_USAGE : order(&a);
@@ -135,8 +139,8 @@ int cli_commit(int argc, char **argv, bool json)
 
 int cli_discard(int argc, char **argv, bool json)
 {
-	static const struct argp argp = {NULL,	   parse, "PID", "Drop uncommitted stores.",
-					 children, NULL,  NULL};
+	static const struct argp argp = {
+		NULL, parse, "PID\n--path GLOB\n--all", "Drop uncommitted stores.", children, NULL, NULL};
 	struct order_args a = {.verb = "discard", .target.json = json};
 
 	return argp_parse(&argp, argc, argv, 0, NULL, &a) ? CLI_USAGE : order(&a);
@@ -149,8 +153,9 @@ int cli_invalidate(int argc, char **argv, bool json)
 		{"length", 'l', "N", 0, "So many bytes; 0: to the end", 0},
 		{0},
 	};
-	static const struct argp argp = {options,  parse, "PID", "Load again what changed in the file.",
-					 children, NULL,  NULL};
+	static const struct argp argp = {
+		options, parse, "PID\n--path GLOB\n--all", "Load again what changed in the file.", children,
+		NULL,	 NULL};
 	struct order_args a = {.verb = "invalidate", .target.json = json};
 
 	return argp_parse(&argp, argc, argv, 0, NULL, &a) ? CLI_USAGE : order(&a);

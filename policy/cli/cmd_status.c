@@ -84,8 +84,13 @@ static void take_reply(pid_t pid, struct json_object *reply, void *arg)
 int cli_status(int argc, char **argv, bool json)
 {
 	static const struct argp_child children[] = {{&cli_target_argp, 0, NULL, 0}, {0}};
-	static const struct argp argp = {
-		NULL, parse, "[PID]", "Show the managed files of running processes.", children, NULL, NULL};
+	static const struct argp argp = {NULL,
+					 parse,
+					 "[PID]\n--path GLOB\n--all",
+					 "Show the managed files of running processes.",
+					 children,
+					 NULL,
+					 NULL};
 	struct status_args a = {.target.json = json};
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
@@ -112,5 +117,7 @@ int cli_status(int argc, char **argv, bool json)
 			  a.target.glob ? "has a managed file that matches" : "has this pid");
 		return CLI_NO_TARGET;
 	}
+	if (!a.target.json)
+		cli_error("no process runs under txmap");
 	return CLI_DONE;
 }
