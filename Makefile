@@ -39,7 +39,7 @@ CRASH_libs	:= $(patsubst %.c,%.so,$(wildcard tests/crash/lib*.c))
 TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests/crash/*.c)))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*.c))
-CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/lib*.c))
+CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
 TESTS_ctor	:= $(filter-out $(CTOR_libs:.so=),$(patsubst %.c,%,$(wildcard tests/ctor/*.c)))
 PLUGINS		:= $(patsubst tests/plugin/%.c,%,$(wildcard tests/plugin/*.c))
 
@@ -75,7 +75,7 @@ $(1)/policy/%.o: policy/%.c $(1)/.flags
 	@mkdir -p $$(@D); echo '  CC  $$@'
 	$(Q)$$(CC) $$(INC_policy) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
 # The file backend drives core's journal, which is not for anyone else.
-$(1)/policy/backend_file%.o: INC_policy += -Icore
+$(1)/policy/backend_f%.o: INC_policy += -Icore
 $(1)/shim/%.o: shim/%.c $(1)/.flags
 	@mkdir -p $$(@D); echo '  CC  $$@'
 	$(Q)$$(CC) $$(INC_shim) $$(ALL_CFLAGS) $(2) -c -o $$@ $$<
