@@ -55,13 +55,14 @@ static ssize_t faulty_pwritev(int fd, const struct iovec *iov, int niov, off_t o
 
 static void *faulty_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
 {
-	return is_due(FAULTY_mmap) ? (void *)(intptr_t)-err : vm_sys_linux.mmap(addr, len, prot, flags, fd, off);
+	return is_due(FAULTY_mmap) ? (void *)(intptr_t)-err
+				   : vm_sys_linux.mmap(addr, len, prot, flags, fd, off);
 }
 
 static void *faulty_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr)
 {
-	return is_due(FAULTY_mremap) ? (void *)(intptr_t)-err :
-				       vm_sys_linux.mremap(old, old_len, new_len, flags, new_addr);
+	return is_due(FAULTY_mremap) ? (void *)(intptr_t)-err
+				     : vm_sys_linux.mremap(old, old_len, new_len, flags, new_addr);
 }
 
 static struct vm_sys table;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host calls that fail when told to. While armed, vm_sys points to a table that forwards to vm_sys_linux, counts
- * the calls of the chosen kinds, and makes the Nth fail, once or from then on for ever.
+ * Host calls that fail when told to. While armed, vm_sys points to a table that forwards to vm_sys_linux,
+ * counts the calls of the chosen kinds, and makes the Nth fail, once or from then on for ever.
  */
 #ifndef FAULTY_SYS_H
 #define FAULTY_SYS_H
@@ -40,7 +40,7 @@ enum faulty_kind {
 #define X(ret, name, decl, args) FAULTY_##name,
 	FAULTY_CALLS(X)
 #undef X
-	FAULTY_write,
+		FAULTY_write,
 	FAULTY_pwrite,
 	FAULTY_pwritev,
 	FAULTY_mmap,

@@ -5,8 +5,8 @@
  *	backend = plugin:/path/ram_backend.so		gone with the process
  *	backend = plugin:/path/ram_backend.so:/path/store	written anew and renamed at each commit
  *
- * The store begins as a copy of the program's file, which is then left alone. A forked child has a copy of its own
- * without a store: an example that shared one would need a lock.
+ * The store begins as a copy of the program's file, which is then left alone. A forked child has a copy of
+ *its own without a store: an example that shared one would need a lock.
  */
 #include "vm_backend.h"
 
@@ -25,6 +25,7 @@ struct image {
 
 struct ram {
 	struct image now, next; /* committed; being built by a transaction */
+	struct image stored;	/* a byte for each block: 1 when the transaction stored it */
 	char *store;		/* path, or NULL */
 };
 
@@ -122,8 +123,8 @@ static int ram_close(struct vm_bigfile *f)
 {
 	struct ram *r = f->priv;
 
+	forget_transaction(r);
 	free(r->now.data);
-	free(r->next.data);
 	free(r->store);
 	free(r);
 	return 0;
@@ -149,13 +150,20 @@ static int ram_loadblk(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void
 	return 0;
 }
 
+static void forget_transaction(struct ram *r)
+{
+	free(r->next.data);
+	memset(&r->next, 0, sizeof(r->next));
+	free(r->stored.data);
+	memset(&r->stored, 0, sizeof(r->stored));
+}
+
 static int ram_begin(struct vm_bigfile *f)
 {
 	struct ram *r = f->priv;
 	int err;
 
-	free(r->next.data);
-	memset(&r->next, 0, sizeof(r->next));
+	forget_transaction(r);
 	err = image_resize(&r->next, r->now.size);
 	if (!err)
 		memcpy(r->next.data, r->now.data, r->now.size);
@@ -170,37 +178,52 @@ static int ram_storeblk(struct vm_bigfile *f, uint64_t pgoff, size_t npages, con
 
 	(void)flags; /* a block that comes again simply replaces */
 	if (!err)
-		memcpy(r->next.data + off, buf, len);
-	return err;
+		err = image_resize(&r->stored, pgoff + npages);
+	if (err)
+		return err;
+	memcpy(r->next.data + off, buf, len);
+	memset(r->stored.data + pgoff, 1, npages);
+	return 0;
+}
+
+/* What lay at or beyond low is gone, but for what was stored there. */
+static void cut(struct ram *r, uint64_t low)
+{
+	while (low < r->next.cap) {
+		uint64_t blk = low / VM_BLKSIZE, stop = (blk + 1) * VM_BLKSIZE;
+
+		stop = stop < r->next.cap ? stop : r->next.cap;
+		if (blk >= r->stored.cap || !r->stored.data[blk])
+			memset(r->next.data + low, 0, stop - low);
+		low = stop;
+	}
 }
 
 static int ram_commit(struct vm_bigfile *f, const struct vm_txn *txn, unsigned flags)
 {
 	struct ram *r = f->priv;
-	struct image old = r->now;
 	int err = image_resize(&r->next, txn->size);
 
 	(void)flags; /* every commit is durable */
 	if (err)
 		return err;
+	cut(r, txn->size_low);
 	if (r->next.cap > txn->size)
 		memset(r->next.data + txn->size, 0, r->next.cap - txn->size);
 	r->next.size = txn->size;
 	err = r->store ? image_write(&r->next, r->store) : 0;
 	if (err)
 		return err;
+	free(r->now.data);
 	r->now = r->next;
-	memset(&r->next, 0, sizeof(r->next));
-	free(old.data);
+	r->next.data = NULL;
+	forget_transaction(r);
 	return 0;
 }
 
 static void ram_abort(struct vm_bigfile *f)
 {
-	struct ram *r = f->priv;
-
-	free(r->next.data);
-	memset(&r->next, 0, sizeof(r->next));
+	forget_transaction(f->priv);
 }
 
 __attribute__((visibility("default"))) extern const struct vm_backend_ops txmap_backend;
