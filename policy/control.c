@@ -179,6 +179,7 @@ static void *helper(void *arg)
 {
 	bool more = false;
 
+	vm_thread_begin();
 	(void)prctl(PR_SET_NAME, "txmap"); /* for people who look at threads */
 	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == RUNNING) {
 		int64_t tick_usec;
@@ -231,7 +232,6 @@ int pol_control_start(void)
 		err = start_thread();
 	}
 	if (err) {
-		pol_log(POL_LOG_ERROR, "no helper thread: %s", pol_errno_name(err));
 		pol_control_stop();
 		vm_fd_drop(&listen_fd);
 		vm_fd_drop(&event_fd);
@@ -262,7 +262,7 @@ void pol_control_fork_child(void)
 	listen_pid = 0; /* the file is the parent's */
 	state = IDLE;
 	if (ran)
-		(void)pol_control_start(); /* its failure is in the log; the child goes on */
+		(void)pol_control_start(); /* the child goes on without */
 }
 
 void pol_control_stop(void)

@@ -19,7 +19,7 @@ static void take_reply(pid_t pid, struct json_object *reply, void *arg)
 	struct order_args *a = arg;
 	bool ok = !strcmp(cli_json_text(reply, "ok"), "true");
 
-	if (!ok && !strcmp(cli_json_text(reply, "errno"), "ENOENT"))
+	if (ok ? !strcmp(cli_json_text(reply, "files"), "0") : !strcmp(cli_json_text(reply, "errno"), "ENOENT"))
 		return; /* nothing of the target in this process */
 	a->ndone += ok;
 	a->nfailed += !ok;
