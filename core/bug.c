@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #define UNW_LOCAL_ONLY
 #include "bug.h"
-#include "vm_sys.h"
+#include "vm.h"
 #include <libunwind.h>
 #include <stdio.h>
 #include <stdlib.h>

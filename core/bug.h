@@ -11,7 +11,5 @@
 
 /* Prints "txmap: BUG: what (file:line)" and a backtrace to stderr, then aborts. Any context. */
 _Noreturn void vm_bug(const char *what, const char *file, int line);
-/* Print a backtrace of the calling thread to stderr, or from ucontext when it is not NULL. */
-void vm_backtrace(void *ucontext);
 
 #endif

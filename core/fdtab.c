@@ -93,6 +93,17 @@ void vm_fd_drop(int *fd)
 	vm_unlock(&lock);
 }
 
+void vm_fd_swap(int *a, int *b)
+{
+	int t;
+
+	vm_lock(&lock);
+	t = *a;
+	*a = *b;
+	*b = t;
+	vm_unlock(&lock);
+}
+
 bool vm_fd_is_ours(int fd)
 {
 	bool ours;

@@ -24,7 +24,7 @@ int vm_runs_add(struct vm_runs *r, uint64_t start, uint64_t stop)
 		r->run = p;
 		r->cap = cap;
 	}
-	r->run[r->n++] = (struct vm_run){start, stop};
+	r->run[r->n++] = (struct vm_pgrun){start, stop};
 	return 0;
 }
 

@@ -244,6 +244,12 @@ static int sys_getpid(void)
 	return (int)sys3(__NR_getpid, 0, 0, 0);
 }
 
+static void sys_exit_group(int status)
+{
+	for (;;)
+		(void)sys3(__NR_exit_group, status, 0, 0);
+}
+
 const struct vm_sys vm_sys_linux = {
 	.openat = sys_openat,
 	.close = sys_close,
@@ -281,6 +287,7 @@ const struct vm_sys vm_sys_linux = {
 	.clock_gettime = sys_clock_gettime,
 	.getrandom = sys_getrandom,
 	.gettid = sys_gettid,
+	.exit_group = sys_exit_group,
 	.getpid = sys_getpid,
 };
 

@@ -86,11 +86,11 @@ struct vm_ctl {
 _Static_assert(sizeof(struct vm_ctl) <= VM_CTL_LEN, "the pagemap starts at VM_CTL_LEN");
 
 /* A growing list of page runs. Memory from the host, not malloc. */
-struct vm_run {
+struct vm_pgrun {
 	uint64_t start, stop; /* [start, stop) pgoff */
 };
 struct vm_runs {
-	struct vm_run *run;
+	struct vm_pgrun *run;
 	size_t n, cap;
 };
 

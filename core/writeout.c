@@ -110,3 +110,14 @@ int vm_fileh_checkpoint(struct vm_fileh *h)
 	vm_fileh_end_busy(h);
 	return err;
 }
+
+int vm_fileh_idle(struct vm_fileh *h)
+{
+	int err = 0;
+
+	vm_fileh_begin_busy(h);
+	if (h->file->ops->idle && !vm_fileh_is_shared(h))
+		err = h->file->ops->idle(h->file);
+	vm_fileh_end_busy(h);
+	return err;
+}

@@ -75,7 +75,4 @@ int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *comm
 
 /* ---- backend_file.c ---- */
 
-/* Did an apply fail, so that the journal holds what the file does not? */
-bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
-
 #endif

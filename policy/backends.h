@@ -4,6 +4,7 @@
 #define POL_BACKENDS_H
 
 #include "vm_backend.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The operations named by a rule's backend ("file", "plugin"), or NULL. For plugin, arg is "SO[:ARG]": the object is
@@ -14,6 +15,9 @@ const struct vm_backend_ops *pol_backend_get(const char *name, const char *arg, 
 /* The file backend: blocks in the program's file itself, committed through a journal (core/journal.h).
  * arg: the journal's directory, or NULL for beside the file. */
 extern const struct vm_backend_ops pol_backend_file;
+
+/* Did an apply fail, so that the journal holds what the file does not? */
+bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
 
 /* What recovery or check found; for the log and for people. */
 enum pol_journal_state {

@@ -103,6 +103,8 @@ int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_
 			uint64_t *ret_npages);
 /* Committed data to its final place. */
 int vm_fileh_checkpoint(struct vm_fileh *h);
+/* The process may end at any moment: leave nothing behind in storage that is not needed. The handle stays usable. */
+int vm_fileh_idle(struct vm_fileh *h);
 
 struct vm_fileh_stat {
 	uint64_t size;
@@ -147,11 +149,16 @@ int vm_prepare(const void *addr, size_t len, bool write);
 int vm_fd_adopt(int *fd);
 /* Close *fd, which was adopted; sets it to -1. */
 void vm_fd_drop(int *fd);
+/* Exchange the numbers at two homes. */
+void vm_fd_swap(int *a, int *b);
 bool vm_fd_is_ours(int fd);
 /* The program is about to put something of its own at fd: move ours away. */
 int vm_fd_move(int fd);
 
 /* ---- checks ---- */
+
+/* Print a backtrace of the calling thread to stderr, or from ucontext when it is not NULL. Any context. */
+void vm_backtrace(void *ucontext);
 
 /* Walk all invariants of docs/invariants.md; aborts with a backtrace when one does not hold. */
 void vm_check(void);

@@ -87,6 +87,8 @@ struct vm_backend_ops {
 
 	/* Bring committed data to its final place and shorten what recovery would have to do; optional. */
 	int (*checkpoint)(struct vm_bigfile *f);
+	/* Like close, but f stays usable: checkpoint, and leave nothing behind that only a later begin needs; optional. */
+	int (*idle)(struct vm_bigfile *f);
 	/* Was the storage changed by somebody else since the last commit, load of the size, or accept? Returns 1
 	 * or 0. With accept != 0 the present state becomes the one to compare with. Optional. */
 	int (*changed)(struct vm_bigfile *f, int accept);

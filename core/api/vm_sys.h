@@ -58,6 +58,7 @@ struct vm_sys {
 	ssize_t (*getrandom)(void *buf, size_t len, unsigned flags);
 	int (*gettid)(void);
 	int (*getpid)(void);
+	void (*exit_group)(int status); /* does not return */
 };
 
 /* The table in use: vm_sys_linux (raw system calls) unless a test put another one here. */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls on a descriptor of a live file: its data, size and position are the handle's. */
+#include "managed_priv.h"
+#include "log.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- data ---- */
+
+/* The position is the kernel's, shared with duplicates and other processes; we only use and move it. */
+static ssize_t at_position(struct pol_file *m, int fd, const struct iovec *iov, int niov,
+			   ssize_t (*io)(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off,
+					 uint64_t *ret_off))
+{
+	uint64_t off;
+	ssize_t n;
+	off_t pos;
+
+	(void)pthread_mutex_lock(&m->position);
+	pos = vm_sys->lseek(fd, 0, SEEK_CUR);
+	if (pos < 0) {
+		n = pos;
+	} else {
+		n = io(m->h, iov, niov, (uint64_t)pos, &off);
+		if (n > 0)
+			(void)vm_sys->lseek(fd, (off_t)(off + (uint64_t)n), SEEK_SET); /* it could be read before */
+	}
+	(void)pthread_mutex_unlock(&m->position);
+	return n;
+}
+
+static ssize_t read_at(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+{
+	*ret_off = off;
+	return vm_fileh_read(h, iov, niov, off);
+}
+
+static ssize_t append(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+{
+	(void)off;
+	return vm_fileh_write(h, iov, niov, VM_APPEND, ret_off);
+}
+
+ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
+{
+	int fl = vm_sys->fcntl(fd, F_GETFL, 0);
+
+	if (fl < 0)
+		return fl;
+	if ((fl & O_ACCMODE) == O_WRONLY || (fl & O_PATH))
+		return -EBADF;
+	if (off < 0)
+		return at_position(m, fd, iov, niov, read_at);
+	return vm_fileh_read(m->h, iov, niov, (uint64_t)off);
+}
+
+ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
+{
+	int fl = vm_sys->fcntl(fd, F_GETFL, 0), err;
+	ssize_t n;
+
+	if (fl < 0)
+		return fl;
+	if ((fl & O_ACCMODE) == O_RDONLY || (fl & O_PATH))
+		return -EBADF;
+	if (!m->file.writable) {
+		err = pol_file_go_live(m, fd, true);
+		if (err)
+			return err;
+	}
+	if (off < 0)
+		n = at_position(m, fd, iov, niov, fl & O_APPEND ? append : vm_fileh_write);
+	else
+		n = vm_fileh_write(m->h, iov, niov, fl & O_APPEND ? VM_APPEND : (uint64_t)off, NULL);
+	if (n > 0 && (fl & O_DSYNC)) {
+		err = pol_event(m, POL_EV_FSYNC);
+		if (err)
+			return err;
+	}
+	return n;
+}
+
+off_t pol_lseek(struct pol_file *m, int fd, off_t off, int whence)
+{
+	off_t size = (off_t)vm_fileh_size(m->h), at;
+
+	switch (whence) {
+	case SEEK_END:
+		if (__builtin_add_overflow(size, off, &at))
+			return -EOVERFLOW;
+		return vm_sys->lseek(fd, at, SEEK_SET);
+	case SEEK_DATA:
+	case SEEK_HOLE:
+		at = vm_fileh_seek(m->h, off, whence);
+		return at < 0 ? at : vm_sys->lseek(fd, at, SEEK_SET);
+	default:
+		return vm_sys->lseek(fd, off, whence);
+	}
+}
+
+/* ---- size ---- */
+
+off_t pol_size(struct pol_file *m)
+{
+	return (off_t)vm_fileh_size(m->h);
+}
+
+void pol_fix_stat(struct pol_file *m, struct stat *st)
+{
+	st->st_size = pol_size(m);
+}
+
+int pol_truncate(struct pol_file *m, off_t len)
+{
+	int err;
+
+	if ((uint64_t)len == vm_fileh_size(m->h))
+		return 0;
+	err = vm_fileh_resize(m->h, (uint64_t)len);
+	if (err)
+		pol_log(POL_LOG_ERROR, "%s: resize from %lld to %lld: %s", m->path, (long long)pol_size(m), (long long)len,
+			pol_errno_name(err));
+	return err;
+}
+
+/* Space is really reserved, so that its lack is known now and not at the commit. The file's size stays. */
+static int reserve(struct pol_file *m, off_t off, off_t len)
+{
+	int err = vm_sys->fallocate(m->file.fd, FALLOC_FL_KEEP_SIZE, off, len);
+
+	return err == -EOPNOTSUPP && m->file.fd < 0 ? 0 : err;
+}
+
+int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len)
+{
+	uint64_t stop, size = vm_fileh_size(m->h);
+	int err = 0;
+
+	if (off < 0 || len <= 0)
+		return -EINVAL;
+	if (__builtin_add_overflow((uint64_t)off, (uint64_t)len, &stop) || stop > INT64_MAX)
+		return -EFBIG;
+	switch (mode) {
+	case 0:
+	case FALLOC_FL_KEEP_SIZE:
+		err = reserve(m, off, len);
+		break;
+	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+	case FALLOC_FL_ZERO_RANGE:
+	case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+		err = vm_fileh_zero(m->h, (uint64_t)off, (uint64_t)len);
+		break;
+	default: /* moving blocks of a file in a transaction is not done */
+		return -EOPNOTSUPP;
+	}
+	if (!err && !(mode & FALLOC_FL_KEEP_SIZE) && stop > size)
+		err = vm_fileh_resize(m->h, stop);
+	return err;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* One managed file, and what policy's files use of each other. */
+#ifndef POL_MANAGED_PRIV_H
+#define POL_MANAGED_PRIV_H
+
+#include "managed.h"
+#include "vm_backend.h"
+#include <limits.h>
+#include <pthread.h>
+
+/*
+ * Life of a managed file:
+ *
+ *	known	its path matches a rule and a descriptor of it is open; nothing else is done
+ *	live	it was mapped: there is a handle, and everything goes through it
+ *	ended	no descriptor, no mapping, nobody at work: the release. A commit that fails keeps it live.
+ *
+ * Guard: pol_lock, unless said otherwise.
+ */
+struct pol_file {
+	struct vm_bigfile file; /* what core gets; identity (fixed); fd, writable (pol_lock) */
+	const struct pol_rule *rule; /* (fixed) */
+	struct vm_fileh *h;	     /* NULL: not live (atomic) */
+	int refused;		     /* -errno why it cannot be managed, or 0 */
+	unsigned refs;		     /* callers at work */
+	unsigned nfds;		     /* the program's descriptors */
+	bool busy;		     /* going live or ending: others wait */
+	int fd_before;		     /* a descriptor of the file that was replaced: closing it would drop locks (home) */
+	pthread_mutex_t position;    /* held while a descriptor's position is used and moved */
+	uint32_t wanted;	     /* enum pol_wanted bits left for the helper thread (atomic) */
+	uint64_t next_interval_usec; /* monotonic; 0: none */
+	uint64_t checkpoint_usec;    /* monotonic: when the journal is emptied; 0: nothing in it */
+	uint64_t last_commit_usec;   /* realtime */
+	uint64_t ncommits, nfailed;
+	char last_error[256];
+	char path[PATH_MAX]; /* canonical (fixed) */
+	struct pol_file *next;
+};
+
+enum pol_wanted { POL_WANT_COMMIT = 1 };
+
+extern struct pol_file *pol_files; /* in the order of first use (pol_lock) */
+
+/* Make the engine ready, once; says which. */
+int pol_engine_start(void);
+
+void pol_lock(void);
+void pol_unlock(void);
+void pol_lock_fork_child(void);
+uint64_t pol_now_usec(int clock);
+
+/* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
+int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
+/* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */
+int pol_file_commit(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
+/* The file of a handle, with a reference, or NULL. */
+struct pol_file *pol_file_of_handle(struct vm_fileh *h);
+/* The live file after prev (NULL: the first), with a reference; prev's is given back. NULL: there are no more. */
+struct pol_file *pol_file_next(struct pol_file *prev);
+/* Note and log that what failed for m, by -errno. */
+void pol_file_failed(struct pol_file *m, const char *what, int err);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Mappings of managed files, and calls on ranges that touch one. */
+#include "managed_priv.h"
+#include "log.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+/* ---- the files of a range ---- */
+
+/* The files mapped in a range, each with a reference. More than FEW in one call is rare and costs a mapping. */
+#define FEW 16u
+struct touched {
+	struct pol_file *few[FEW], **m;
+	size_t n, cap;
+	int err;
+};
+
+static void touched_add(struct vm_fileh *h, void *arg)
+{
+	struct touched *t = arg;
+	struct pol_file *m = pol_file_of_handle(h);
+
+	if (!m)
+		return;
+	if (t->n == t->cap) {
+		size_t cap = t->cap * 4;
+		struct pol_file **p = vm_sys->mmap(NULL, cap * sizeof(*p), PROT_READ | PROT_WRITE,
+						   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (vm_sys_err(p)) {
+			t->err = vm_sys_err(p);
+			pol_file_put(m);
+			return;
+		}
+		for (size_t i = 0; i < t->n; i++)
+			p[i] = t->m[i];
+		if (t->m != t->few)
+			(void)vm_sys->munmap(t->m, t->cap * sizeof(*p));
+		t->m = p;
+		t->cap = cap;
+	}
+	t->m[t->n++] = m;
+}
+
+static int touched_get(struct touched *t, void *addr, size_t len)
+{
+	t->m = t->few;
+	t->cap = FEW;
+	t->n = 0;
+	t->err = 0;
+	vm_for_each_mapped(addr, len, touched_add, t);
+	return t->err;
+}
+
+/* Give the references back: a file that lost its last mapping, and has no descriptor, ends here. */
+static void touched_put(struct touched *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		pol_file_put(t->m[i]);
+	if (t->m != t->few)
+		(void)vm_sys->munmap(t->m, t->cap * sizeof(*t->m));
+}
+
+/* ---- map ---- */
+
+/* What mmap(2) itself would say. */
+static int check_args(size_t len, int prot, int flags, int accmode, off_t off)
+{
+	int type = flags & MAP_TYPE;
+
+	if (type != MAP_SHARED && type != MAP_PRIVATE && type != MAP_SHARED_VALIDATE)
+		return -EINVAL;
+	if (!len || off % (off_t)VM_BLKSIZE)
+		return -EINVAL;
+	if (off < 0 || len > SIZE_MAX / 2)
+		return off < 0 ? -EOVERFLOW : -ENOMEM;
+	if (accmode == O_WRONLY || (type != MAP_PRIVATE && (prot & PROT_WRITE) && accmode != O_RDWR))
+		return -EACCES;
+	return 0;
+}
+
+static int refused(struct pol_file *m, int err)
+{
+	if (m->rule->on_error == POL_REFUSE)
+		return err;
+	pol_log(POL_LOG_WARN, "%s: NOT managed (%s), the program uses it directly: on_error=passthrough", m->path,
+		pol_errno_name(err));
+	return -ENOTSUP;
+}
+
+int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int flags, off_t off, void **ret_addr)
+{
+	int fl = vm_sys->fcntl(fd, F_GETFL, 0), accmode = fl & O_ACCMODE, err;
+	bool shared = (flags & MAP_TYPE) != MAP_PRIVATE, writable = shared && accmode == O_RDWR;
+
+	if (fl < 0)
+		return fl;
+	if (!shared && !m->h)
+		return -ENOTSUP;
+	err = check_args(len, prot, flags, accmode, off);
+	if (err)
+		return err;
+	if (m->refused)
+		return refused(m, m->refused);
+	if (!m->h || (writable && !m->file.writable)) {
+		err = pol_file_go_live(m, fd, writable);
+		if (err)
+			return m->h ? err : refused(m, err);
+	}
+	if (flags & MAP_FIXED) {
+		err = pol_unmap_for_fixed(addr, len);
+		if (err)
+			return err;
+	}
+	return vm_map(m->h, addr, len, prot, flags, (uint64_t)off, writable, ret_addr);
+}
+
+bool pol_addr_is_managed(const void *addr, size_t len)
+{
+	return vm_is_mapped(addr, len);
+}
+
+/* ---- unmap ---- */
+
+static int unmap_with(void *addr, size_t len, int (*unmap)(void *addr, size_t len))
+{
+	struct touched t;
+	int err = touched_get(&t, addr, len);
+
+	if (!err)
+		err = unmap(addr, len);
+	for (size_t i = 0; !err && i < t.n; i++)
+		(void)pol_event(t.m[i], POL_EV_MUNMAP); /* the mapping is gone: logged, and the stores are kept */
+	touched_put(&t);
+	return err;
+}
+
+int pol_munmap(void *addr, size_t len)
+{
+	return unmap_with(addr, len, vm_unmap);
+}
+
+int pol_unmap_for_fixed(void *addr, size_t len)
+{
+	return unmap_with(addr, len, vm_forget);
+}
+
+/* ---- the others ---- */
+
+int pol_msync(void *addr, size_t len, int flags)
+{
+	struct touched t;
+	/* the kernel's verdict on arguments and holes; for the memory itself it has nothing to do */
+	int err = vm_sys->msync(addr, len, flags), e;
+
+	if (err == -EINVAL || err == -EBUSY || !(flags & (MS_SYNC | MS_ASYNC | MS_INVALIDATE)))
+		return err;
+	e = touched_get(&t, addr, len);
+	for (size_t i = 0; !e && i < t.n; i++) {
+		if (flags & MS_SYNC)
+			e = pol_event(t.m[i], POL_EV_MSYNC);
+		else if (flags & MS_ASYNC)
+			e = pol_event(t.m[i], POL_EV_MSYNC_ASYNC);
+		/* on Linux this flag never drops a store */
+		if (!e && (flags & MS_INVALIDATE) && t.m[i]->rule->invalidate == POL_INV_MSYNC)
+			e = vm_fileh_invalidate(t.m[i]->h, 0, 0, VM_DIRTY_KEEP, NULL);
+	}
+	touched_put(&t);
+	return e ? e : err;
+}
+
+int pol_mprotect(void *addr, size_t len, int prot)
+{
+	return vm_protect(addr, len, prot);
+}
+
+int pol_madvise(void *addr, size_t len, int advice)
+{
+	return vm_advise(addr, len, advice);
+}
+
+int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
+{
+	if (flags & MREMAP_FIXED) {
+		int err = pol_unmap_for_fixed(new_addr, new_len);
+
+		if (err)
+			return err;
+	}
+	return vm_remap(old, old_len, new_len, flags, new_addr, ret_addr);
+}
+
+int pol_prepare(const void *addr, size_t len, bool write)
+{
+	return vm_prepare(addr, len, write);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* What can be done to managed files from outside: by the command and the socket, by signals and timers. */
+#include "managed_priv.h"
+#include "backends.h"
+#include "log.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- orders ---- */
+
+static bool is_meant(const struct pol_file *m, const char *path)
+{
+	return !path || pol_match(path, m->path) || !strcmp(path, m->path);
+}
+
+/* Do op with every live file that path means. */
+static void for_each_meant(const char *path, struct pol_result *ret, int (*op)(struct pol_file *m, struct pol_result *ret))
+{
+	uint64_t start = pol_now_usec(CLOCK_MONOTONIC);
+	struct pol_file *m;
+
+	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
+		if (is_meant(m, path)) {
+			int err = op(m, ret);
+
+			ret->nfiles++;
+			if (err && !ret->err) {
+				ret->err = err;
+				(void)snprintf(ret->error, sizeof(ret->error), "%.150s: %s", m->path, strerror(-err));
+			}
+		}
+	}
+	if (!ret->nfiles && path) {
+		ret->err = -ENOENT;
+		(void)snprintf(ret->error, sizeof(ret->error), "%.200s: no managed file matches", path);
+	}
+	ret->usec = pol_now_usec(CLOCK_MONOTONIC) - start;
+}
+
+static int commit_one(struct pol_file *m, struct pol_result *ret)
+{
+	struct vm_commit_result res;
+	int err = pol_file_commit(m, true, false, &res);
+
+	ret->txid = res.txid;
+	ret->npages += res.npages;
+	ret->nbytes += res.npages * VM_BLKSIZE;
+	return err;
+}
+
+void pol_managed_commit(const char *path, struct pol_result *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for_each_meant(path, ret, commit_one);
+}
+
+static int discard_one(struct pol_file *m, struct pol_result *ret)
+{
+	struct vm_fileh_stat st;
+	int err;
+
+	vm_fileh_stat(m->h, true, &st);
+	err = vm_fileh_discard(m->h);
+	ret->txid = st.txid;
+	ret->npages += st.npages_dirty;
+	if (err)
+		pol_file_failed(m, "discard", err);
+	return err;
+}
+
+void pol_managed_discard(const char *path, struct pol_result *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for_each_meant(path, ret, discard_one);
+}
+
+/* Range of the invalidation under way; one at a time, by the helper thread. */
+static uint64_t inv_off, inv_len;
+
+static int invalidate_one(struct pol_file *m, struct pol_result *ret)
+{
+	uint64_t npages = 0, size = vm_fileh_size(m->h);
+	int err;
+
+	if (inv_len && inv_off >= size) {
+		pol_log(POL_LOG_WARN, "%s: invalidate: offset %llu is not below the size %llu", m->path,
+			(unsigned long long)inv_off, (unsigned long long)size);
+		return -ERANGE;
+	}
+	err = vm_fileh_invalidate(m->h, inv_off, inv_len, (enum vm_on_dirty)m->rule->on_invalid_dirty, &npages);
+	ret->npages += npages;
+	if (err)
+		pol_file_failed(m, "invalidate", err);
+	return err;
+}
+
+void pol_managed_invalidate(const char *path, uint64_t off, uint64_t len, struct pol_result *ret)
+{
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+	memset(ret, 0, sizeof(*ret));
+	(void)pthread_mutex_lock(&one);
+	inv_off = off;
+	inv_len = len;
+	for_each_meant(path, ret, invalidate_one);
+	(void)pthread_mutex_unlock(&one);
+}
+
+void pol_managed_status(void (*fn)(const struct pol_file_status *st, void *arg), void *arg)
+{
+	struct pol_file *m;
+
+	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
+		struct pol_file_status s = {.path = m->path, .rule = m->rule->name, .backend = m->file.ops->name};
+		struct vm_fileh_stat st;
+
+		vm_fileh_stat(m->h, true, &st);
+		s.nvmas = vm_fileh_nvmas(m->h);
+		s.needs_recovery = m->file.ops == &pol_backend_file && pol_backend_file_needs_recovery(&m->file);
+		pol_lock();
+		s.size = st.size;
+		s.npages_resident = st.npages_resident;
+		s.npages_dirty = st.npages_dirty;
+		s.size_dirty = st.size_dirty;
+		s.txid = st.txid;
+		s.last_commit_usec = m->last_commit_usec;
+		s.ncommits = m->ncommits;
+		s.nfailed = m->nfailed;
+		s.nfds = m->nfds;
+		memcpy(s.last_error, m->last_error, sizeof(s.last_error));
+		pol_unlock();
+		fn(&s, arg);
+	}
+}
+
+/* ---- signals ---- */
+
+static uint32_t signalled; /* enum order bits (atomic) */
+enum order { ORDER_COMMIT = 1, ORDER_DISCARD = 2, ORDER_INVALIDATE = 4 };
+
+static uint64_t bit(int signo)
+{
+	return signo > 0 ? 1ull << (signo - 1) : 0;
+}
+
+static uint64_t configured(void)
+{
+	const struct pol_config *c = pol_config_get();
+
+	return bit(c->commit_signal) | bit(c->discard_signal) | bit(c->invalidate_signal);
+}
+
+static bool term_triggers(void)
+{
+	const struct pol_config *c = pol_config_get();
+
+	for (size_t i = 0; i < c->nrules; i++)
+		if (c->rules[i].commit & (1u << POL_EV_TERM))
+			return true;
+	return false;
+}
+
+uint64_t pol_signals_wanted(void)
+{
+	const uint64_t terms = bit(SIGTERM) | bit(SIGINT) | bit(SIGHUP);
+
+	if (!pol_nlive())
+		return configured();
+	return configured() | bit(SIGSEGV) | bit(SIGBUS) | (term_triggers() ? terms : 0);
+}
+
+bool pol_signal_is_trigger(int signo)
+{
+	return pol_signals_wanted() & bit(signo) & ~(bit(SIGSEGV) | bit(SIGBUS));
+}
+
+void pol_signal(int signo, bool is_default)
+{
+	const struct pol_config *c = pol_config_get();
+	uint32_t orders = 0;
+
+	if (signo == c->commit_signal)
+		orders |= ORDER_COMMIT;
+	if (signo == c->discard_signal)
+		orders |= ORDER_DISCARD;
+	if (signo == c->invalidate_signal)
+		orders |= ORDER_INVALIDATE;
+	if (orders) {
+		__atomic_or_fetch(&signalled, orders, __ATOMIC_SEQ_CST);
+		pol_control_kick();
+	} else if (is_default) {
+		(void)pol_event_all(POL_EV_TERM); /* logged; the process ends as the signal says */
+	}
+}
+
+static void obey(uint32_t orders)
+{
+	struct pol_result res;
+
+	if (orders & ORDER_DISCARD)
+		pol_managed_discard(NULL, &res);
+	if (orders & ORDER_INVALIDATE)
+		pol_managed_invalidate(NULL, 0, 0, &res);
+	if (orders & ORDER_COMMIT)
+		pol_managed_commit(NULL, &res);
+}
+
+/* ---- the helper thread's work ---- */
+
+void pol_managed_deferred(void)
+{
+	struct vm_commit_result res;
+	struct pol_file *m;
+
+	obey(__atomic_exchange_n(&signalled, 0, __ATOMIC_SEQ_CST));
+	for (m = pol_file_next(NULL); m; m = pol_file_next(m))
+		if (__atomic_exchange_n(&m->wanted, 0, __ATOMIC_SEQ_CST) & POL_WANT_COMMIT)
+			(void)pol_file_commit(m, !m->rule->lazy, false, &res); /* MS_ASYNC has nobody to tell: logged */
+}
+
+#define DIRTY_POLL_USEC 500000u /* only for rules with a dirty limit */
+
+/* Earlier of two times, 0 meaning never. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+static bool is_over_dirty_limit(struct pol_file *m)
+{
+	struct vm_fileh_stat st;
+
+	vm_fileh_stat(m->h, true, &st);
+	return st.npages_dirty * VM_BLKSIZE >= m->rule->dirty_limit;
+}
+
+/* Do what is due for m; returns when it wants to be looked at again. */
+static uint64_t tick_one(struct pol_file *m, uint64_t now)
+{
+	uint64_t next;
+
+	if (m->next_interval_usec && now >= m->next_interval_usec) {
+		(void)pol_event(m, POL_EV_INTERVAL); /* logged; the next interval tries again */
+		m->next_interval_usec = pol_now_usec(CLOCK_MONOTONIC) + m->rule->interval_usec;
+	}
+	if (m->rule->dirty_limit && is_over_dirty_limit(m))
+		(void)pol_event(m, POL_EV_DIRTY);
+	if (m->checkpoint_usec && now >= m->checkpoint_usec) {
+		int err = vm_fileh_checkpoint(m->h);
+
+		if (err)
+			pol_file_failed(m, "checkpoint: what was committed stays in the journal", err);
+		m->checkpoint_usec = 0;
+	}
+	next = earlier(m->next_interval_usec, m->checkpoint_usec);
+	return m->rule->dirty_limit ? earlier(next, now + DIRTY_POLL_USEC) : next;
+}
+
+int64_t pol_managed_tick(void)
+{
+	uint64_t now = pol_now_usec(CLOCK_MONOTONIC), next = 0;
+	struct pol_file *m;
+
+	for (m = pol_file_next(NULL); m; m = pol_file_next(m))
+		next = earlier(next, tick_one(m, now));
+	if (!next)
+		return -1;
+	return next > now ? (int64_t)(next - now) : 0;
+}

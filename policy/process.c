@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* The process: start, fork, faults. */
+#include "managed_priv.h"
+#include "log.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static const struct pol_config *config;
+
+const struct pol_config *pol_config_get(void)
+{
+	return config;
+}
+
+/* Before main: one line, and the process ends. No exit handler of the program has anything to do yet. */
+_Noreturn static void refuse_to_run(const char *text)
+{
+	char line[600];
+	int n = snprintf(line, sizeof(line), "txmap: %s\n", text);
+
+	(void)vm_sys->write(2, line, n < (int)sizeof(line) ? (size_t)n : sizeof(line) - 1);
+	vm_sys->exit_group(EX_CONFIG);
+	__builtin_unreachable();
+}
+
+int pol_start(void)
+{
+	char err[512];
+	const char *why;
+
+	if (config)
+		return config->nrules > 0;
+	if (pol_config_load(environ, NULL, &config, err, sizeof(err)))
+		refuse_to_run(err);
+	if (!config->nrules)
+		return 0;
+	pol_log_open(config->log, config->log_file);
+	/* auto waits for the first file: a process that maps none pays nothing */
+	if (config->engine != VM_ENGINE_AUTO && pol_engine_start()) {
+		(void)vm_engine(&why);
+		(void)snprintf(err, sizeof(err), "engine = %s: not available here: %s", config->process.text[POL_OPT_engine],
+			       why ? why : "it failed");
+		refuse_to_run(err);
+	}
+	return 1;
+}
+
+int pol_engine_start(void)
+{
+	const char *why;
+	int err;
+
+	pol_lock();
+	if (vm_engine(NULL) != VM_ENGINE_AUTO) {
+		pol_unlock();
+		return 0;
+	}
+	err = vm_start((enum vm_engine)config->engine);
+	pol_unlock();
+	if (err)
+		return err;
+	if (vm_engine(&why) == VM_ENGINE_SEGV && config->engine == VM_ENGINE_AUTO)
+		pol_log(POL_LOG_WARN, "engine segv is in use: %s", why);
+	else
+		pol_log(POL_LOG_INFO, "engine %s%s%s", vm_engine(NULL) == VM_ENGINE_UFFD ? "uffd" : "segv", why ? ": " : "",
+			why ? why : "");
+	return 0;
+}
+
+void pol_fork_prepare(void)
+{
+	pol_lock();
+	vm_fork_prepare();
+}
+
+void pol_fork_parent(void)
+{
+	vm_fork_parent();
+	pol_unlock();
+}
+
+void pol_fork_child(void)
+{
+	int err = vm_fork_child();
+
+	pol_lock_fork_child();
+	pol_control_fork_child();
+	if (err)
+		pol_log(POL_LOG_ERROR, "forked child: managed mappings could not be armed (%s); those are gone from it",
+			pol_errno_name(err));
+}
+
+int pol_fault(const siginfo_t *info, void *ucontext)
+{
+	int err = vm_fault(info, ucontext);
+
+	if (err < 0)
+		pol_log(POL_LOG_ERROR, "a page at %p cannot be had: %s", info->si_addr, pol_errno_name(err));
+	return err;
+}
+
+void pol_crash(const siginfo_t *info, void *ucontext)
+{
+	pol_log(POL_LOG_ERROR, "BUG: signal %d at %p inside txmap", info->si_signo, info->si_addr);
+	vm_backtrace(ucontext);
+}
+
+bool pol_fd_is_ours(int fd)
+{
+	return vm_fd_is_ours(fd);
+}
+
+int pol_fd_make_room(int fd)
+{
+	return vm_fd_move(fd);
+}
