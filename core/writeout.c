@@ -48,7 +48,7 @@ static int store_and_commit(struct vm_fileh *h, bool durable, struct vm_txn *txn
 	vm_fileh_unlock(h);
 	if (!err)
 		err = ops->commit(h->file, txn, durable ? VM_COMMIT_DURABLE : 0);
-	if (err)
+	if (err < 0)
 		ops->abort(h->file);
 	return err;
 }
@@ -80,6 +80,10 @@ int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_
 		err = -EBUSY;
 	if (!err && changed)
 		err = store_and_commit(h, durable, &txn, &npages);
+	if (err == 1) { /* false alarms: every page equals the storage */
+		txn.txid--;
+		npages = err = 0;
+	}
 	else if (!err && durable && ops->checkpoint && h->ctl->lazy_pending)
 		err = ops->checkpoint(h->file); /* nothing new, but what was committed lazily must reach the disk */
 	vm_fileh_lock(h);

@@ -188,6 +188,28 @@ static int file_close(struct vm_bigfile *f)
 	return err;
 }
 
+/* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. */
+static int file_idle(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = f->priv;
+	int err = file_checkpoint(f);
+
+	if (err || p->j.fd < 0)
+		return err;
+	vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0});
+	vm_fd_drop(&p->j.fd);
+	pol_journal_remove_idle(p->jpath);
+	return 0;
+}
+
+static void file_detach(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = f->priv;
+
+	vm_fd_drop(&p->j.fd); /* the others have it, too, and with it its lock */
+	free_priv(f);
+}
+
 static int file_open_write(struct vm_bigfile *f)
 {
 	return f->writable ? pol_journal_attach(f) : -EBADF;
@@ -394,7 +416,7 @@ static int file_commit(struct vm_bigfile *f, const struct vm_txn *txn, unsigned 
 	if (err)
 		return err;
 	if (!vm_journal_has_runs(&p->j) && txn->size == size && cut == size)
-		return commit_nothing(f, durable);
+		return commit_nothing(f, durable) ?: 1;
 	if (cut < size)
 		err = add_base(f, cut, size);
 	if (err)
@@ -422,6 +444,8 @@ const struct vm_backend_ops pol_backend_file = {
 	.name = "file",
 	.open = file_open,
 	.close = file_close,
+	.detach = file_detach,
+	.idle = file_idle,
 	.open_write = file_open_write,
 	.getsize = file_getsize,
 	.loadblk = file_loadblk,

@@ -78,8 +78,9 @@ struct vm_backend_ops {
 	/* A transaction: begin, storeblk ..., then commit or abort. Nothing of it may be seen by loadblk or by
 	 * anyone else before commit, and after a crash all of it is there or nothing.
 	 * storeblk: buf may change while it is being read; then the block is stored again (VM_STORE_AGAIN)
-	 * before commit. commit returns 0 only when the transaction has happened; on an error it has not,
-	 * and abort follows. */
+	 * before commit. commit returns 0 only when the transaction has happened, 1 when all that was stored
+	 * equals what was there, so that no transaction was needed; on an error it has not happened, and
+	 * abort follows. */
 	int (*begin)(struct vm_bigfile *f);
 	int (*storeblk)(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const void *buf, unsigned flags);
 	int (*commit)(struct vm_bigfile *f, const struct vm_txn *txn, unsigned flags);
