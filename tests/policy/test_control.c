@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/* The helper thread and its socket, in a process with a real managed file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "control_priv.h"
+#include "log.h"
+#include "managed.h"
+#include "version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[64], run_dir[96], path[96];
+static struct pol_file *file;
+static int fd;
+static char *map;
+
+/* ---- a client ---- */
+
+static int dial(pid_t pid)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct timeval limit = {.tv_sec = 20};
+	int s = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d.sock", run_dir, pid);
+	setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (connect(s, (struct sockaddr *)&addr, sizeof(addr))) {
+		close(s);
+		return -1;
+	}
+	return s;
+}
+
+static void tell(int s, const char *request)
+{
+	assert_int_equal(send(s, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+}
+
+/* One line without its newline; "" at the end of the connection. */
+static char *hear(int s)
+{
+	static char line[65536];
+	size_t len = 0;
+
+	while (len < sizeof(line) - 1) {
+		ssize_t n = recv(s, line + len, 1, 0);
+
+		if (n < 0)
+			fail_msg("no answer: %s", strerror(errno));
+		if (n == 0 || line[len] == '\n')
+			break;
+		len++;
+	}
+	line[len] = 0;
+	return line;
+}
+
+static char *ask(const char *request)
+{
+	int s = dial(getpid());
+	char *answer;
+
+	assert_true(s >= 0);
+	tell(s, request);
+	answer = hear(s);
+	close(s);
+	return answer;
+}
+
+#define ANSWERS(request, ...)                                                                                \
+	do {                                                                                                 \
+		const char *answer_ = ask(request);                                                          \
+		const char *const words_[] = {__VA_ARGS__};                                                  \
+		for (size_t i_ = 0; i_ < sizeof(words_) / sizeof(words_[0]); i_++) {                         \
+			if (!strstr(answer_, words_[i_]))                                                    \
+				fail_msg("%s answers %s, not %s", request, answer_, words_[i_]);             \
+		}                                                                                            \
+	} while (0)
+
+static char byte_in_file(off_t off)
+{
+	char c = 0;
+	int f = open(path, O_RDONLY);
+
+	assert_int_equal(pread(f, &c, 1, off), 1);
+	close(f);
+	return c;
+}
+
+/* ---- requests ---- */
+
+static void ping_tells_the_process_and_the_version(void **state)
+{
+	char pid[32];
+
+	(void)state;
+	snprintf(pid, sizeof(pid), "\"pid\":%d,", getpid());
+	ANSWERS("ping\n", "{\"ok\":true,", pid, "\"version\":\"" TXMAP_VERSION "\"}");
+}
+
+static void commit_puts_stores_into_the_file(void **state)
+{
+	char request[200];
+
+	(void)state;
+	map[5] = 'c';
+	assert_int_not_equal(byte_in_file(5), 'c');
+	snprintf(request, sizeof(request), "commit %s\n", path);
+	ANSWERS(request, "{\"ok\":true,\"txid\":", "\"files\":1,", "\"pages\":1,", "\"usec\":");
+	assert_int_equal(byte_in_file(5), 'c');
+}
+
+static void discard_brings_the_last_commit_back(void **state)
+{
+	char before = map[6];
+
+	(void)state;
+	map[6] = (char)(before + 1);
+	ANSWERS("discard\n", "{\"ok\":true,", "\"files\":1,");
+	assert_int_equal(map[6], before);
+}
+
+static void invalidate_loads_what_another_program_wrote(void **state)
+{
+	char request[200];
+	int f = open(path, O_WRONLY);
+	char before = map[4096];
+
+	(void)state;
+	assert_int_not_equal(before, 'n');
+	assert_int_equal(pwrite(f, "n", 1, 4096), 1);
+	close(f);
+	assert_int_equal(map[4096], before);
+	snprintf(request, sizeof(request), "invalidate %s 4K 4K\n", path);
+	ANSWERS(request, "{\"ok\":true,", "\"files\":1,");
+	assert_int_equal(map[4096], 'n');
+}
+
+static void status_lists_the_managed_file(void **state)
+{
+	char want[200];
+
+	(void)state;
+	map[7]++;
+	snprintf(want, sizeof(want), "\"path\":\"%s\"", path);
+	ANSWERS("status\n", "{\"ok\":true,\"pid\":", "\"comm\":\"test_control\"", "\"engine\":\"",
+		"\"files\":[{", want, "\"size\":16384,", "\"dirty\":1,", "\"needs_recovery\":false");
+	ANSWERS("discard\n", "\"ok\":true");
+	ANSWERS("status\n", "\"dirty\":0,");
+}
+
+static void what_cannot_be_done_says_why(void **state)
+{
+	(void)state;
+	ANSWERS("fly\n", "{\"ok\":false,\"errno\":\"EINVAL\",", "fly: unknown request; allowed: status");
+	ANSWERS("\n", "EINVAL", "empty");
+	ANSWERS("commit a.db\n", "EINVAL", "absolute");
+	ANSWERS("commit /a /b\n", "EINVAL", "commit [PATH]");
+	ANSWERS("commit /%g0\n", "EINVAL", "hexadecimal");
+	ANSWERS("commit /nowhere\n", "ENOENT", "/nowhere");
+	ANSWERS("invalidate\n", "EINVAL", "PATH");
+	ANSWERS("invalidate /a 1X 2\n", "EINVAL", "sizes");
+	ANSWERS("snapshot /a /b\n", "EOPNOTSUPP", "not available in this version");
+	ANSWERS("set commit none\n", "EOPNOTSUPP", "commit");
+	ANSWERS("set nonsense 1\n", "EINVAL", "nonsense");
+	ANSWERS("set log loud\n", "EINVAL", "loud", "warn");
+}
+
+static void the_log_level_changes_at_run_time(void **state)
+{
+	(void)state;
+	ANSWERS("set log debug\n", "\"ok\":true");
+	assert_true(pol_log_is_on(POL_LOG_DEBUG));
+	ANSWERS("set log error\n", "\"ok\":true");
+	assert_false(pol_log_is_on(POL_LOG_WARN));
+}
+
+/* ---- connections ---- */
+
+static void requests_are_answered_in_order_however_they_are_cut(void **state)
+{
+	int s = dial(getpid());
+
+	(void)state;
+	tell(s, "pi");
+	assert_non_null(strstr(ask("ping\n"), "true")); /* the thread has seen the half */
+	tell(s, "ng\nset log error\r\nfly\nping\n");
+	assert_non_null(strstr(hear(s), "version"));
+	assert_string_equal(hear(s), "{\"ok\":true}");
+	assert_non_null(strstr(hear(s), "EINVAL"));
+	assert_non_null(strstr(hear(s), "version"));
+	shutdown(s, SHUT_WR);
+	assert_string_equal(hear(s), "");
+	close(s);
+}
+
+static void half_a_request_is_not_done_and_says_so(void **state)
+{
+	int s = dial(getpid());
+
+	(void)state;
+	map[8]++;
+	tell(s, "discard");
+	shutdown(s, SHUT_WR);
+	assert_non_null(strstr(hear(s), "half a request"));
+	assert_string_equal(hear(s), "");
+	close(s);
+	ANSWERS("status\n", "\"dirty\":1,");
+	ANSWERS("discard\n", "\"ok\":true");
+}
+
+static void a_line_of_1_MiB_is_refused_and_the_connection_ends(void **state)
+{
+	static char line[1 << 20];
+	int s = dial(getpid());
+
+	(void)state;
+	memset(line, 'a', sizeof(line) - 1);
+	tell(s, line); /* all of it is taken, or this would be a broken pipe */
+	assert_non_null(strstr(hear(s), "EMSGSIZE"));
+	assert_string_equal(hear(s), "");
+	close(s);
+}
+
+static void a_line_of_8192_bytes_is_a_request_and_one_more_is_not(void **state)
+{
+	static char line[8300];
+	int s;
+
+	(void)state;
+	memset(line, ' ', sizeof(line));
+	memcpy(line, "ping", 4);
+	strcpy(line + 8192, "\n");
+	assert_non_null(strstr(ask(line), "version"));
+	strcpy(line + 8192, " \n");
+	s = dial(getpid());
+	tell(s, line);
+	assert_non_null(strstr(hear(s), "EMSGSIZE"));
+	close(s);
+}
+
+static void a_zero_byte_ends_the_connection(void **state)
+{
+	int s = dial(getpid());
+
+	(void)state;
+	assert_int_equal(send(s, "ping\0\n", 6, 0), 6);
+	assert_non_null(strstr(hear(s), "EINVAL"));
+	assert_string_equal(hear(s), "");
+	close(s);
+}
+
+static void clients_that_hang_keep_nobody_waiting_for_long(void **state)
+{
+	int s[40];
+
+	(void)state;
+	for (int i = 0; i < 15; i++) { /* more than there are places */
+		s[i] = dial(getpid());
+		assert_true(s[i] >= 0);
+		tell(s[i], i % 2 ? "pi" : "status\nstatus\nstatus\n"); /* and do not read */
+	}
+	ANSWERS("ping\n", "version"); /* hear() fails when this takes 20 s */
+	for (int i = 0; i < 15; i++)
+		close(s[i]);
+}
+
+static void a_client_that_never_reads_is_not_waited_for(void **state)
+{
+	int s = dial(getpid()), n = 0;
+
+	(void)state;
+	while (n < 100000 && send(s, "status\n", 7, MSG_DONTWAIT | MSG_NOSIGNAL) == 7)
+		n++;
+	ANSWERS("ping\n", "version");
+	close(s);
+	ANSWERS("ping\n", "version");
+}
+
+static void another_user_is_refused(void **state)
+{
+	int status;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	chmod(dir, 0755);
+	chmod(run_dir, 0755); /* as if somebody had opened it later */
+	if (!fork()) {
+		char sock[128], answer[256] = "";
+		int s;
+
+		snprintf(sock, sizeof(sock), "%s/%d.sock", run_dir, getppid());
+		chmod(sock, 0777);
+		if (setgid(65534) || setuid(65534))
+			_exit(1);
+		s = dial(getppid());
+		if (s < 0)
+			_exit(2);
+		if (recv(s, answer, sizeof(answer) - 1, 0) <= 0)
+			_exit(3);
+		_exit(strstr(answer, "EPERM") ? 0 : 4);
+	}
+	wait(&status);
+	chmod(run_dir, 0700);
+	assert_int_equal(status, 0);
+}
+
+/* ---- the thread ---- */
+
+static void descriptors_are_high_and_may_be_moved_at_any_time(void **state)
+{
+	unsigned nmoved = 0;
+
+	(void)state;
+	for (int i = 0; i < 128; i++)
+		assert_false(vm_fd_is_ours(i));
+	for (int i = 128; i < 1 << 20; i++) {
+		if (vm_fd_is_ours(i) && nmoved < 20) {
+			assert_true(fcntl(i, F_GETFD) & FD_CLOEXEC);
+			assert_int_equal(vm_fd_move(i), 0);
+			nmoved++;
+		}
+	}
+	assert_true(nmoved >= 2);
+	ANSWERS("ping\n", "version");
+	pol_control_kick();
+	ANSWERS("ping\n", "version");
+}
+
+static void starting_again_does_nothing(void **state)
+{
+	(void)state;
+	assert_int_equal(pol_control_start(), 0);
+	ANSWERS("ping\n", "version");
+}
+
+/* In a forked child: fn's result is the child's status. */
+static int in_child(int (*fn)(void))
+{
+	int status;
+	pid_t pid;
+
+	pol_fork_prepare();
+	pid = fork();
+	if (!pid) {
+		pol_fork_child();
+		alarm(20);
+		_exit(fn());
+	}
+	pol_fork_parent();
+	waitpid(pid, &status, 0);
+	pol_socket_unlink(run_dir, pid); /* of one that may no longer do it */
+	return status;
+}
+
+static int child_has_its_own(void)
+{
+	char want[32], sock[128];
+
+	snprintf(want, sizeof(want), "\"pid\":%d,", getpid());
+	if (!strstr(ask("ping\n"), want))
+		return 1;
+	snprintf(want, sizeof(want), "\"pid\":%d,", getppid());
+	snprintf(sock, sizeof(sock), "%s/%d.sock", run_dir, getppid());
+	if (access(sock, F_OK))
+		return 2;
+	pol_control_stop();
+	snprintf(sock, sizeof(sock), "%s/%d.sock", run_dir, getpid());
+	return access(sock, F_OK) ? 0 : 3;
+}
+
+static void a_forked_child_listens_under_its_own_pid_and_cleans_up(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(child_has_its_own), 0);
+	ANSWERS("ping\n", "version");
+}
+
+/* libc asks every thread to change its ids, by a signal that must not be blocked. */
+static int child_can_change_ids(void)
+{
+	if (setuid(65534))
+		return 1;
+	pol_control_stop();
+	return getuid() == 65534 ? 0 : 2;
+}
+
+static void the_program_can_change_its_ids(void **state)
+{
+	(void)state;
+	if (geteuid())
+		skip();
+	assert_int_equal(in_child(child_can_change_ids), 0);
+}
+
+static int setup(void **state)
+{
+	void *addr;
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "%.40s/txmap-XXXXXX", getenv("TMPDIR") ?: "/var/tmp");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(run_dir, sizeof(run_dir), "%s/run", dir);
+	snprintf(path, sizeof(path), "%s/data", dir);
+	setenv("TXMAP_PATHS", path, 1);
+	setenv("TXMAP_COMMIT", "none", 1);
+	setenv("TXMAP_CONFLICT", "overwrite", 1);
+	setenv("TXMAP_RUNTIME_DIR", run_dir, 1);
+	if (pol_start() != 1)
+		return -1;
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || ftruncate(fd, 16384) || pol_fd_open(fd, O_RDWR, &file) || !file)
+		return -1;
+	if (pol_mmap(file, fd, NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, 0, &addr))
+		return -1;
+	map = addr;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char left[128];
+
+	(void)state;
+	pol_control_stop();
+	pol_munmap(map, 16384);
+	pol_fd_close(file);
+	snprintf(left, sizeof(left), "%s/.data.txmap", dir);
+	unlink(left);
+	unlink(path);
+	return rmdir(run_dir) || rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ping_tells_the_process_and_the_version),
+		cmocka_unit_test(commit_puts_stores_into_the_file),
+		cmocka_unit_test(discard_brings_the_last_commit_back),
+		cmocka_unit_test(invalidate_loads_what_another_program_wrote),
+		cmocka_unit_test(status_lists_the_managed_file),
+		cmocka_unit_test(what_cannot_be_done_says_why),
+		cmocka_unit_test(the_log_level_changes_at_run_time),
+		cmocka_unit_test(requests_are_answered_in_order_however_they_are_cut),
+		cmocka_unit_test(half_a_request_is_not_done_and_says_so),
+		cmocka_unit_test(a_line_of_1_MiB_is_refused_and_the_connection_ends),
+		cmocka_unit_test(a_line_of_8192_bytes_is_a_request_and_one_more_is_not),
+		cmocka_unit_test(a_zero_byte_ends_the_connection),
+		cmocka_unit_test(clients_that_hang_keep_nobody_waiting_for_long),
+		cmocka_unit_test(a_client_that_never_reads_is_not_waited_for),
+		cmocka_unit_test(another_user_is_refused),
+		cmocka_unit_test(descriptors_are_high_and_may_be_moved_at_any_time),
+		cmocka_unit_test(starting_again_does_nothing),
+		cmocka_unit_test(a_forked_child_listens_under_its_own_pid_and_cleans_up),
+		cmocka_unit_test(the_program_can_change_its_ids),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
