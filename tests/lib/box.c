@@ -45,8 +45,8 @@ void box_put(const char *path, const void *bytes, size_t len)
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
 	must(fd >= 0, path);
-	must(!ftruncate(fd, 0), path);
 	must(pwrite(fd, bytes, len, 0) == (ssize_t)len, path);
+	must(!ftruncate(fd, (off_t)len), path);
 	close(fd);
 }
 
