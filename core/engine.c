@@ -15,6 +15,7 @@ int vm_start(enum vm_engine engine)
 
 	if (vm_engine_ops)
 		return 0;
+	why_not_better = NULL;
 	if (engine != VM_ENGINE_SEGV) {
 		err = vm_engine_uffd.start(&why_not_better);
 		if (!err)
@@ -31,6 +32,19 @@ int vm_start(enum vm_engine engine)
 		vm_engine_ops = &vm_engine_segv;
 	}
 	return 0;
+}
+
+int vm_probe(enum vm_engine engine)
+{
+	int err;
+
+	if (vm_engine_ops)
+		return 0;
+	err = vm_start(engine);
+	if (!err)
+		vm_engine_ops->stop();
+	vm_engine_ops = NULL;
+	return err;
 }
 
 enum vm_engine vm_engine(const char **ret_why)
@@ -54,6 +68,7 @@ static int harvest_vma(struct vma *v, uint64_t start, uint64_t stop)
 
 int vm_harvest(struct vm_fileh *h)
 {
+	vm_fileh_peer(h)->harvested = false; /* what is stored from here on */
 	return vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
 }
 

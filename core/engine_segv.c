@@ -17,6 +17,10 @@ static int segv_start(const char **ret_why)
 	return 0;
 }
 
+static void segv_stop(void)
+{
+}
+
 static int set_prot(const struct vma *v, uint64_t start, uint64_t stop, int prot)
 {
 	return vm_sys->mprotect((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, prot & v->prot);
@@ -182,6 +186,7 @@ static int segv_fork_child(void)
 const struct vm_engine_ops vm_engine_segv = {
 	.name = "segv",
 	.start = segv_start,
+	.stop = segv_stop,
 	.attach = segv_attach,
 	.detach = segv_detach,
 	.split = segv_split,

@@ -190,6 +190,12 @@ static int open_pagemap(void)
 	return pagemap_fd < 0 ? pagemap_fd : vm_fd_adopt(&pagemap_fd);
 }
 
+static void uffd_stop(void)
+{
+	vm_fd_drop(&pagemap_fd);
+	vm_fd_drop(&uffd);
+}
+
 static int uffd_start(const char **ret_why)
 {
 	int err = open_uffd();
@@ -213,8 +219,7 @@ static int uffd_start(const char **ret_why)
 	*ret_why = full ? NULL : "unprivileged: userfaultfd for user mode only, files are loaded at mmap";
 	return 0;
 close:
-	vm_fd_drop(&pagemap_fd);
-	vm_fd_drop(&uffd);
+	uffd_stop();
 	return err;
 }
 
@@ -537,8 +542,7 @@ static int uffd_fork_child(void)
 {
 	int err;
 
-	vm_fd_drop(&uffd);
-	vm_fd_drop(&pagemap_fd);
+	uffd_stop();
 	thread_runs = false;
 	err = open_uffd();
 	if (!err)
@@ -550,6 +554,7 @@ static int uffd_fork_child(void)
 const struct vm_engine_ops vm_engine_uffd = {
 	.name = "uffd",
 	.start = uffd_start,
+	.stop = uffd_stop,
 	.attach = uffd_attach,
 	.detach = uffd_detach,
 	.split = uffd_split,

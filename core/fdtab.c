@@ -134,6 +134,8 @@ int vm_fd_move(int fd)
 		}
 	}
 	vm_unlock(&lock);
+	if (slot && !err)
+		vm_fileh_fds_moved();
 	return err;
 }
 

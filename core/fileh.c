@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define WAIT_MSEC 200 /* how often a waiter looks whether those it waits for still live */
 
@@ -13,26 +14,21 @@ struct vm_fileh *vm_filehs;
 
 /* ---- lock and wait ---- */
 
-static bool is_alive(int pid)
+/* A process that ended, began another program, or left its number to another has not our control memfd at that
+ * descriptor. One that we may not look at counts as alive. */
+static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 {
-	char path[32];
-	int fd;
+	struct stat ours, theirs;
+	char path[48];
+	int err;
 
-	/* kill(pid, 0) would do, but a seccomp filter may not let it through; /proc may be missing instead */
-	if (pid == vm_sys->getpid())
+	if (p->pid == vm_sys->getpid())
 		return true;
-	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return fd != -ENOENT && fd != -ESRCH;
-	char text[256];
-	ssize_t n = vm_sys->read(fd, text, sizeof(text) - 1);
-	(void)vm_sys->close(fd); /* only read */
-	if (n <= 0)
-		return false;
-	text[n] = 0;
-	const char *state = strstr(text, "State:");
-	return !(state && (strchr("ZX", state[7]))); /* a zombie runs no more */
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->ctl_fd);
+	err = vm_sys->fstatat(AT_FDCWD, path, &theirs, 0);
+	if (err)
+		return err != -ENOENT && err != -ESRCH;
+	return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
 }
 
 /* Forget peers that died: what they were inside of is over. Handle lock held. */
@@ -43,13 +39,14 @@ void vm_fileh_repair(struct vm_fileh *h)
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 		struct vm_peer *p = &ctl->peers[i];
 
-		if (!p->pid || is_alive(p->pid))
+		if (!p->pid || is_alive(h, p))
 			continue;
 		if (ctl->busy_pid == p->pid) {
 			vm_page_store_failed(h);
 			ctl->gate = VM_GATE_OPEN;
 			ctl->busy_pid = 0;
 		}
+		ctl->suspect |= !p->harvested;
 		memset(p, 0, sizeof(*p));
 		/* pages it was loading never arrive; loads of others that are under way are done again */
 		ctl->gen++;
@@ -136,11 +133,22 @@ int vm_fileh_attach_peer(struct vm_fileh *h)
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 		if (h->ctl->peers[i].pid)
 			continue;
-		h->ctl->peers[i] = (struct vm_peer){.pid = vm_sys->getpid()};
+		h->ctl->peers[i] = (struct vm_peer){.pid = vm_sys->getpid(), .ctl_fd = h->ctl_fd};
 		h->peer = i;
 		return 0;
 	}
 	return -EAGAIN;
+}
+
+void vm_fileh_fds_moved(void)
+{
+	vm_lock(&vm_map_lock);
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
+		vm_fileh_lock(h);
+		vm_fileh_peer(h)->ctl_fd = h->ctl_fd;
+		vm_fileh_unlock(h);
+	}
+	vm_unlock(&vm_map_lock);
 }
 
 /* ---- open and close ---- */

@@ -27,8 +27,8 @@ void vm_fork_parent(void)
 
 static int map_again(struct vma *v)
 {
-	int fd = v->writable || v->fileh->ram.fd_ro < 0 ? v->fileh->ram.fd : v->fileh->ram.fd_ro;
-	void *p = vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+	void *p = vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+			       v->fileh->ram.fd,
 			       (off_t)(v->pgoff << VM_PAGE_SHIFT));
 
 	return vm_sys_err(p);

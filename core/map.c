@@ -16,14 +16,13 @@ static size_t page_up(size_t len)
 /* The kernel must not fill pages at mmap time: those not loaded would become zeros. Filling comes after. */
 #define FILLING (MAP_POPULATE | MAP_LOCKED)
 
-static void *host_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable)
+static void *host_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off)
 {
-	int fd = writable || h->ram.fd_ro < 0 ? h->ram.fd : h->ram.fd_ro;
 	bool shared = !(flags & MAP_PRIVATE);
 
 	flags = (flags & ~(MAP_TYPE | FILLING)) | (shared ? MAP_SHARED : MAP_PRIVATE);
 	/* mlockall(MCL_FUTURE) fills as MAP_LOCKED does: no access until the engine watches */
-	return vm_sys->mmap(addr, len, shared ? PROT_NONE : prot, flags, fd, (off_t)off);
+	return vm_sys->mmap(addr, len, shared ? PROT_NONE : prot, flags, h->ram.fd, (off_t)off);
 }
 
 static int track(struct vm_fileh *h, struct vma *v)
@@ -68,7 +67,7 @@ int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint
 			return err;
 	}
 	vm_lock(&vm_map_lock);
-	p = host_map(h, addr, len, prot, flags, off, writable);
+	p = host_map(h, addr, len, prot, flags, off);
 	err = vm_sys_err(p);
 	if (err)
 		goto unlock;

@@ -80,6 +80,17 @@ void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	}
 }
 
+void vm_page_suspect_all(struct vm_fileh *h)
+{
+	uint64_t end = vm_npages(h->ctl->size), stop;
+
+	for (uint64_t start = 0; start < end; start = stop) {
+		start = vm_ram_next(&h->ram, start, end, &stop);
+		if (start < end && !vm_pagemap_reserve(&h->pagemap, start, stop))
+			vm_page_mark_dirty(h, start, stop);
+	}
+}
+
 int vm_page_begin_store(struct vm_fileh *h, struct vm_runs *runs)
 {
 	const uint64_t end = VM_MAX_PGOFF;

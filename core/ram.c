@@ -5,29 +5,19 @@
 #include "uapi.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 int vm_ram_open(struct vm_ram *r, uint64_t size)
 {
-	char path[32];
 	int err;
 
-	r->fd = r->fd_ro = -1;
 	r->fd = vm_sys->memfd_create("txmap", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 	if (r->fd == -EINVAL) /* older than 6.3 */
 		r->fd = vm_sys->memfd_create("txmap", MFD_CLOEXEC);
 	if (r->fd < 0)
 		return r->fd;
-	/* PROT_EXEC mappings of a data file are legal, and NOEXEC_SEAL only forbids exec(2) of the file itself */
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd);
-	r->fd_ro = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	err = vm_fd_adopt(&r->fd);
-	if (!err && r->fd_ro >= 0)
-		err = vm_fd_adopt(&r->fd_ro);
-	else if (r->fd_ro < 0)
-		r->fd_ro = -1; /* no /proc: read-only mappings use the writable one */
 	if (!err)
 		err = vm_ram_resize(r, size);
 	if (err)
@@ -38,7 +28,6 @@ int vm_ram_open(struct vm_ram *r, uint64_t size)
 void vm_ram_close(struct vm_ram *r)
 {
 	vm_fd_drop(&r->fd);
-	vm_fd_drop(&r->fd_ro);
 }
 
 int vm_ram_resize(struct vm_ram *r, uint64_t size)

@@ -49,9 +49,10 @@ struct vm_pagemap {
 #define VM_MAX_PEERS 192u
 struct vm_peer {
 	int32_t pid;	    /* 0: free */
+	int32_t ctl_fd;	    /* its descriptor of the control memfd: proves that it is still the one that attached */
 	uint32_t nreaders;  /* vm_fileh_read calls inside */
 	uint32_t nwriters;  /* vm_fileh_write calls inside */
-	uint32_t reserved;
+	uint32_t harvested; /* its page tables hold no store that the page map does not know */
 };
 
 enum vm_gate {
@@ -77,6 +78,7 @@ struct vm_ctl {
 	uint64_t size_low;	 /* smallest size since the last commit: beyond it the storage's bytes are gone */
 	uint64_t txid;		 /* last transaction */
 	bool lazy_pending;	 /* a commit happened that the disk may not hold yet */
+	bool suspect;		 /* a process died with stores that only its page tables knew: any page may be dirty */
 	bool torn;		 /* a discard stopped half way: nothing may be committed before one succeeds */
 	uint64_t gen;		 /* rises with every invalidation: a load that began before is thrown away */
 	uint64_t npages[VM_NSTATES]; /* pages per state, exact; [VM_EMPTY] is not counted */
@@ -97,8 +99,7 @@ struct vm_runs {
 /* Aliasable memory: the pages of the overlay. Its file size is the handle's size, so that the kernel itself
  * gives SIGBUS beyond it and zeros the tail of the last page. */
 struct vm_ram {
-	int fd;	   /* memfd (home) */
-	int fd_ro; /* the same, open for reading only: mappings of it cannot be made writable (home) */
+	int fd; /* memfd (home) */
 };
 
 enum vm_frozen {
@@ -148,6 +149,8 @@ struct vm_engine_ops {
 	const char *name;
 	/* Try it for real, once. 0, or -errno with *ret_why a static string. */
 	int (*start)(const char **ret_why);
+	/* Let go of what start opened. */
+	void (*stop)(void);
 	/* A mapping appeared (mmap, mremap, fork): see its stores from now on. All its pages count as clean. */
 	int (*attach)(struct vma *v);
 	/* The vma is gone, or about to: free what attach made. */

@@ -27,7 +27,13 @@ static int look(struct vm_fileh *h, bool *ret_changed)
 	vm_fileh_unlock(h);
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
+	vm_fileh_repair(h);
 	err = h->ctl->torn ? -EIO : vm_harvest(h);
+	if (!err && h->ctl->suspect) {
+		/* whose stores are lost from view: every page is compared with the storage */
+		vm_page_suspect_all(h);
+		h->ctl->suspect = false;
+	}
 	*ret_changed = is_changed_locked(h);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
@@ -117,11 +123,29 @@ int vm_fileh_checkpoint(struct vm_fileh *h)
 
 int vm_fileh_idle(struct vm_fileh *h)
 {
-	int err = 0;
+	int err;
 
 	vm_fileh_begin_busy(h);
-	if (h->file->ops->idle && !vm_fileh_is_shared(h))
+	vm_lock(&vm_map_lock);
+	vm_fileh_lock(h);
+	err = vm_harvest(h);
+	vm_fileh_peer(h)->harvested = !err;
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
+	if (!err && h->file->ops->idle && !vm_fileh_is_shared(h))
 		err = h->file->ops->idle(h->file);
+	vm_fileh_end_busy(h);
+	return err;
+}
+
+int vm_fileh_reserve(struct vm_fileh *h, uint64_t off, uint64_t len)
+{
+	int err;
+
+	if (!h->file->ops->reserve)
+		return -EOPNOTSUPP;
+	vm_fileh_begin_busy(h);
+	err = h->file->ops->reserve(h->file, off, len);
 	vm_fileh_end_busy(h);
 	return err;
 }

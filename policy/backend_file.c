@@ -188,6 +188,19 @@ static int file_close(struct vm_bigfile *f)
 	return err;
 }
 
+static int file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
+{
+	struct stat before, after;
+	int err = vm_sys->fstat(f->fd, &before);
+
+	if (!err)
+		err = vm_sys->fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len);
+	/* this moved the file's time, and is no change of somebody else's */
+	if (is_as_left(f->shared, &before) && !vm_sys->fstat(f->fd, &after))
+		leave_as(f->shared, &after);
+	return err;
+}
+
 /* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. */
 static int file_idle(struct vm_bigfile *f)
 {
@@ -445,6 +458,7 @@ const struct vm_backend_ops pol_backend_file = {
 	.open = file_open,
 	.close = file_close,
 	.detach = file_detach,
+	.reserve = file_reserve,
 	.idle = file_idle,
 	.open_write = file_open_write,
 	.getsize = file_getsize,

@@ -146,7 +146,14 @@ static void tell_replay(struct work *w, const char *what)
 	    (unsigned long long)s->size, tail_story(s, tail, sizeof(tail)));
 }
 
-/* Names, and the data file. */
+static int tell_none(struct work *w)
+{
+	w->ret->state = POL_JOURNAL_NONE;
+	say(w, "%s: clean; no journal", w->path);
+	return 0;
+}
+
+/* Names, and the data file. 1: there is a journal; 0: there is none. */
 static int prepare(struct work *w, const char *path, const char *dir, int flags,
 		   struct pol_journal_report *ret)
 {
@@ -161,11 +168,8 @@ static int prepare(struct work *w, const char *path, const char *dir, int flags,
 	if (err)
 		return failed(w, "name", err);
 	err = vm_sys->fstatat(AT_FDCWD, w->jpath, &w->st, AT_SYMLINK_NOFOLLOW);
-	if (err == -ENOENT) {
-		ret->state = POL_JOURNAL_NONE;
-		say(w, "%s: clean; no journal", path);
-		return -ENOENT;
-	}
+	if (err == -ENOENT)
+		return tell_none(w);
 	if (err)
 		return failed(w, "stat", err);
 	w->data_fd = vm_sys->openat(AT_FDCWD, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
@@ -180,7 +184,7 @@ static int prepare(struct work *w, const char *path, const char *dir, int flags,
 	if (err)
 		say(w, "%s: has a journal, %s, and cannot be opened: %s%s", path, w->jpath,
 		    pol_errno_name(err), err == -EROFS ? "; recovery needs to write" : "");
-	return err;
+	return err ? err : 1;
 }
 
 static void finish(struct work *w)
@@ -191,9 +195,12 @@ static void finish(struct work *w)
 		vm_fd_drop(&w->data_fd);
 }
 
-/* The journal could not be opened. */
+/* The journal could not be opened: 0 when it went meanwhile, because somebody else recovered it or its user
+ * is done. */
 static int tell_not_open(struct work *w, const char *what, int err)
 {
+	if (err == -ENOENT)
+		return tell_none(w);
 	if (err == -EBUSY) {
 		w->ret->state = POL_JOURNAL_IN_USE;
 		say(w, "%s: in use by a live process, which has journal %s", w->path, w->jpath);
@@ -224,21 +231,14 @@ int pol_journal_check(const char *path, const char *dir, struct pol_journal_repo
 	const char *what = "";
 	int err = prepare(&w, path, dir, O_RDONLY, ret);
 
-	if (!err) {
+	if (err > 0) {
 		err = pol_journal_open_check(w.jpath, &w.jfd, &what);
-		if (err && err != -ENOENT)
-			err = tell_not_open(&w, what, err);
-		if (err == -EBUSY)
-			err = 0;
-		else if (!err)
-			err = scan(&w);
+		err = err ? tell_not_open(&w, what, err) : scan(&w);
 	}
 	if (!err && ret->state == POL_JOURNAL_REPLAY)
 		tell_replay(&w, "needs recovery:");
 	finish(&w);
-	if (err == -ENOENT && ret->state == POL_JOURNAL_NONE)
-		return 0;
-	return err;
+	return err == -EBUSY ? 0 : err; /* which is an answer */
 }
 
 /* Replay, and only when the file durably holds it all, remove the journal. */
@@ -275,15 +275,10 @@ int pol_journal_recover(const char *path, const char *dir, pol_progress_fn *prog
 	bool created;
 	int err = prepare(&w, path, dir, O_RDWR, ret);
 
-	if (!err) {
+	if (err > 0) {
 		err = pol_journal_open(w.jpath, &w.st, false, &w.jfd, &created, &what);
-		if (err && err != -ENOENT)
-			err = tell_not_open(&w, what, err);
-		else if (!err)
-			err = recover_locked(&w, progress, arg);
+		err = err ? tell_not_open(&w, what, err) : recover_locked(&w, progress, arg);
 	}
 	finish(&w);
-	if (err == -ENOENT && ret->state == POL_JOURNAL_NONE)
-		return 0;
 	return err;
 }

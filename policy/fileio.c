@@ -126,14 +126,6 @@ int pol_truncate(struct pol_file *m, off_t len)
 	return err;
 }
 
-/* Space is really reserved, so that its lack is known now and not at the commit. The file's size stays. */
-static int reserve(struct pol_file *m, off_t off, off_t len)
-{
-	int err = vm_sys->fallocate(m->file.fd, FALLOC_FL_KEEP_SIZE, off, len);
-
-	return err == -EOPNOTSUPP && m->file.fd < 0 ? 0 : err;
-}
-
 int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len)
 {
 	uint64_t stop, size = vm_fileh_size(m->h);
@@ -146,7 +138,8 @@ int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len)
 	switch (mode) {
 	case 0:
 	case FALLOC_FL_KEEP_SIZE:
-		err = reserve(m, off, len);
+		/* so that a lack of space is known now, and not at the commit */
+		err = vm_fileh_reserve(m->h, (uint64_t)off, (uint64_t)len);
 		break;
 	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
 	case FALLOC_FL_ZERO_RANGE:

@@ -39,8 +39,8 @@ int pol_start(void)
 	if (!config->nrules)
 		return 0;
 	pol_log_open(config->log, config->log_file);
-	/* auto waits for the first file: a process that maps none pays nothing */
-	if (config->engine != VM_ENGINE_AUTO && pol_engine_start()) {
+	/* it is started with the first file only: a process that maps none pays nothing */
+	if (config->engine != VM_ENGINE_AUTO && vm_probe((enum vm_engine)config->engine)) {
 		(void)vm_engine(&why);
 		(void)snprintf(err, sizeof(err), "engine = %s: not available here: %s", config->process.text[POL_OPT_engine],
 			       why ? why : "it failed");

@@ -20,6 +20,7 @@ static const struct trigger {
 	[POL_EV_RELEASE]     = { POL_EV_RELEASE,   false, true,	 false },
 	[POL_EV_EXIT]	     = { POL_EV_EXIT,	   false, true,	 false },
 	[POL_EV_TERM]	     = { POL_EV_TERM,	   false, true,	 false },
+	[POL_EV_EXEC]	     = { POL_EV_EXEC,	   false, true,	 false },
 	[POL_EV_MUNMAP]	     = { POL_EV_MUNMAP,	   false, true,	 false },
 	[POL_EV_INTERVAL]    = { POL_EV_INTERVAL,  false, false, false },
 	[POL_EV_DIRTY]	     = { POL_EV_DIRTY,	   false, false, false },
@@ -80,16 +81,17 @@ int pol_event(struct pol_file *m, enum pol_event ev)
 int pol_event_all(enum pol_event ev)
 {
 	bool is_end = ev == POL_EV_EXIT || ev == POL_EV_TERM;
+	bool is_exec = ev == POL_EV_EXEC;
 	struct pol_file *m;
 	int err = 0, e;
 
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
 		e = pol_event(m, ev);
 		err = err ? err : e;
-		if (is_end)
+		if (is_end || is_exec)
 			(void)vm_fileh_idle(m->h); /* at worst the journal stays: the next open replays it */
 	}
 	if (is_end)
-		pol_control_stop();
+		pol_control_stop(); /* the socket; what is left to do is done by whoever calls */
 	return err;
 }

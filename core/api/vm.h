@@ -31,6 +31,8 @@ enum vm_on_dirty { VM_DIRTY_DROP, VM_DIRTY_KEEP, VM_DIRTY_FAIL };
 
 /* Probe engines and prepare this process; once, before any other call; later calls do nothing. */
 int vm_start(enum vm_engine engine);
+/* Could vm_start succeed? Leaves nothing open. */
+int vm_probe(enum vm_engine engine);
 /* The engine in use and, in words, why a better one is not (a static string, or NULL). */
 enum vm_engine vm_engine(const char **ret_why);
 /* Can the engine load a page on first touch even when the kernel touches it? */
@@ -103,8 +105,12 @@ int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_
 			uint64_t *ret_npages);
 /* Committed data to its final place. */
 int vm_fileh_checkpoint(struct vm_fileh *h);
-/* The process may end at any moment: leave nothing behind in storage that is not needed. The handle stays usable. */
+/* The process may end, or begin another program, at any moment: others who have the handle know all its stores; if there
+ * are none, nothing is left behind in storage that is not needed. The handle stays usable. */
 int vm_fileh_idle(struct vm_fileh *h);
+/* Reserve space in storage for [off, off + len), so that a commit there does not fail for lack of it. -EOPNOTSUPP: the
+ * backend cannot. */
+int vm_fileh_reserve(struct vm_fileh *h, uint64_t off, uint64_t len);
 
 struct vm_fileh_stat {
 	uint64_t size;

@@ -88,6 +88,8 @@ struct vm_backend_ops {
 
 	/* Bring committed data to its final place and shorten what recovery would have to do; optional. */
 	int (*checkpoint)(struct vm_bigfile *f);
+	/* Really reserve space for [off, off + len); the size stays; optional. */
+	int (*reserve)(struct vm_bigfile *f, uint64_t off, uint64_t len);
 	/* Like close, but f stays usable: checkpoint, and leave nothing behind that only a later begin needs; optional. */
 	int (*idle)(struct vm_bigfile *f);
 	/* Was the storage changed by somebody else since the last commit, load of the size, or accept? Returns 1

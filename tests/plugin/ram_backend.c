@@ -90,6 +90,14 @@ static int image_write(const struct image *im, const char *path)
 	return err;
 }
 
+static void forget_transaction(struct ram *r)
+{
+	free(r->next.data);
+	memset(&r->next, 0, sizeof(r->next));
+	free(r->stored.data);
+	memset(&r->stored, 0, sizeof(r->stored));
+}
+
 static int ram_open(struct vm_bigfile *f, const char *arg)
 {
 	struct ram *r = calloc(1, sizeof(*r));
@@ -148,14 +156,6 @@ static int ram_loadblk(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void
 	memcpy(buf, r->now.data + off, have);
 	memset((char *)buf + have, 0, len - have);
 	return 0;
-}
-
-static void forget_transaction(struct ram *r)
-{
-	free(r->next.data);
-	memset(&r->next, 0, sizeof(r->next));
-	free(r->stored.data);
-	memset(&r->stored, 0, sizeof(r->stored));
 }
 
 static int ram_begin(struct vm_bigfile *f)
