@@ -291,6 +291,19 @@ static void a_client_that_never_reads_is_not_waited_for(void **state)
 	ANSWERS("ping\n", "version");
 }
 
+static void a_slow_reader_gets_every_answer(void **state)
+{
+	int s = dial(getpid()), n = 0;
+
+	(void)state;
+	while (n < 100000 && send(s, "status\n", 7, MSG_DONTWAIT | MSG_NOSIGNAL) == 7)
+		n++;
+	assert_true(n > 100); /* so many that the thread could not send every answer at once */
+	for (int i = 0; i < n; i++)
+		assert_non_null(strstr(hear(s), "\"files\":[{"));
+	close(s);
+}
+
 static void another_user_is_refused(void **state)
 {
 	int status;
@@ -464,6 +477,7 @@ int main(void)
 		cmocka_unit_test(a_zero_byte_ends_the_connection),
 		cmocka_unit_test(clients_that_hang_keep_nobody_waiting_for_long),
 		cmocka_unit_test(a_client_that_never_reads_is_not_waited_for),
+		cmocka_unit_test(a_slow_reader_gets_every_answer),
 		cmocka_unit_test(another_user_is_refused),
 		cmocka_unit_test(descriptors_are_high_and_may_be_moved_at_any_time),
 		cmocka_unit_test(starting_again_does_nothing),
