@@ -6,9 +6,51 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* ---- data ---- */
+
+/* Buffers may be managed memory themselves. Returns whether any is. */
+static bool prepare(const struct iovec *iov, int niov, bool fill)
+{
+	bool any = false;
+
+	for (int i = 0; i < niov; i++)
+		if (vm_is_mapped(iov[i].iov_base, iov[i].iov_len)) {
+			(void)vm_prepare(iov[i].iov_base, iov[i].iov_len, fill); /* the kernel says EFAULT, as it would */
+			any = true;
+		}
+	return any;
+}
+
+#define FREEZE_TRIES 16 /* a commit can take a prepared buffer away just before the kernel uses it */
+
+static ssize_t read_at(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+{
+	ssize_t n = -EFAULT;
+	bool again = true;
+
+	if (ret_off)
+		*ret_off = off;
+	for (int i = 0; i < FREEZE_TRIES && again && n == -EFAULT; i++) {
+		again = prepare(iov, niov, true);
+		n = vm_fileh_read(h, iov, niov, off);
+	}
+	return n;
+}
+
+static ssize_t write_at(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+{
+	ssize_t n = -EFAULT;
+	bool again = true;
+
+	for (int i = 0; i < FREEZE_TRIES && again && n == -EFAULT; i++) {
+		again = prepare(iov, niov, false);
+		n = vm_fileh_write(h, iov, niov, off, ret_off);
+	}
+	return n;
+}
 
 /* The position is the kernel's, shared with duplicates and other processes; we only use and move it. */
 static ssize_t at_position(struct pol_file *m, int fd, const struct iovec *iov, int niov,
@@ -32,16 +74,10 @@ static ssize_t at_position(struct pol_file *m, int fd, const struct iovec *iov, 
 	return n;
 }
 
-static ssize_t read_at(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
-{
-	*ret_off = off;
-	return vm_fileh_read(h, iov, niov, off);
-}
-
 static ssize_t append(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
 {
 	(void)off;
-	return vm_fileh_write(h, iov, niov, VM_APPEND, ret_off);
+	return write_at(h, iov, niov, VM_APPEND, ret_off);
 }
 
 ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
@@ -54,7 +90,7 @@ ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, 
 		return -EBADF;
 	if (off < 0)
 		return at_position(m, fd, iov, niov, read_at);
-	return vm_fileh_read(m->h, iov, niov, (uint64_t)off);
+	return read_at(m->h, iov, niov, (uint64_t)off, NULL);
 }
 
 ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
@@ -72,9 +108,9 @@ ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov,
 			return err;
 	}
 	if (off < 0)
-		n = at_position(m, fd, iov, niov, fl & O_APPEND ? append : vm_fileh_write);
+		n = at_position(m, fd, iov, niov, fl & O_APPEND ? append : write_at);
 	else
-		n = vm_fileh_write(m->h, iov, niov, fl & O_APPEND ? VM_APPEND : (uint64_t)off, NULL);
+		n = write_at(m->h, iov, niov, fl & O_APPEND ? VM_APPEND : (uint64_t)off, NULL);
 	if (n > 0 && (fl & O_DSYNC)) {
 		err = pol_event(m, POL_EV_FSYNC);
 		if (err)
