@@ -140,7 +140,6 @@ static int set_view(int signo, const struct sigaction *sa)
 {
 	bool take = is_to_take(signo, sa);
 	int err = install(signo, sa, take);
-	struct sigaction k;
 
 	if (err < 0)
 		return err;
@@ -149,14 +148,22 @@ static int set_view(int signo, const struct sigaction *sa)
 		return 0;
 	}
 	prog[signo] = *sa;
-	/* As it would read back from the kernel */
+	atomic_fetch_or(&taken, BIT(signo));
+	return 0;
+}
+
+/* What the program set, as it would read it back from the kernel. */
+static void finish_view(int signo)
+{
+	struct sigaction k;
+
+	if (!(atomic_load(&taken) & BIT(signo)))
+		return;
 	(void)shim_real.sigaction(signo, NULL, &k);
-	prog[signo].sa_flags = (sa->sa_flags & ~SA_RESTORER) | (k.sa_flags & SA_RESTORER);
+	prog[signo].sa_flags = (prog[signo].sa_flags & ~SA_RESTORER) | (k.sa_flags & SA_RESTORER);
 	prog[signo].sa_restorer = k.sa_restorer;
 	sigdelset(&prog[signo].sa_mask, SIGKILL);
 	sigdelset(&prog[signo].sa_mask, SIGSTOP);
-	atomic_fetch_or(&taken, BIT(signo));
-	return 0;
 }
 
 void shim_signals_sync(void)
@@ -199,8 +206,8 @@ int shim_signals_action(int signo, const struct sigaction *act, struct sigaction
 	shim_enter(&s);
 	shim_signals_lock();
 	get_view(signo, &out);
-	if (act)
-		err = set_view(signo, &in);
+	if (act && (err = set_view(signo, &in)) == 0)
+		finish_view(signo);
 	shim_signals_unlock();
 	shim_leave(&s);
 	errno = saved;

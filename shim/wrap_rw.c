@@ -55,7 +55,7 @@ static void after_fill(const struct rw *rw, ssize_t ret)
 static bool on_handle(const struct rw *rw, ssize_t *ret)
 {
 	struct shim_scope s;
-	int saved = errno;
+	int saved = errno, tries = SHIM_BUF_TRIES;
 	ssize_t n;
 
 	if (!shim_begin(rw->fd, &s))
@@ -70,8 +70,11 @@ static bool on_handle(const struct rw *rw, ssize_t *ret)
 		*ret = shim_end(&s, -EOPNOTSUPP);
 		return true;
 	}
-	n = rw->fill ? pol_read(s.m, rw->fd, rw->iov, rw->niov, rw->off)
-		     : pol_write(s.m, rw->fd, rw->iov, rw->niov, rw->off);
+	do { /* the buffers may lie in this or another mapping */
+		shim_iov_prepare(rw->iov, rw->niov, rw->fill);
+		n = rw->fill ? pol_read(s.m, rw->fd, rw->iov, rw->niov, rw->off)
+			     : pol_write(s.m, rw->fd, rw->iov, rw->niov, rw->off);
+	} while (n == -EFAULT && --tries && shim_iov_is_managed(rw->iov, rw->niov));
 	if (!rw->fill && n > 0 && (rw->flags & (RWF_DSYNC | RWF_SYNC))) {
 		int err = pol_event(s.m, POL_EV_FSYNC);
 
