@@ -47,11 +47,13 @@ bool pol_opt_is_process_wide(enum pol_opt o)
 
 const char *pol_opt_names(void)
 {
-	return
-#define OPT(name, scope, def, values, meaning) #name " "
+	static const char names[] =
+#define OPT(name, scope, def, values, meaning) " " #name
 #include "options.def"
 #undef OPT
 		;
+
+	return names + 1;
 }
 
 int pol_opt_find(const char *name, size_t len)
