@@ -60,12 +60,10 @@ kill_it() {
 } 2>/dev/null
 
 has_journal() { ls -A "$dir" | grep -q '\.txmap$'; }
-recover() { # FILE CMD...: by the command, or by CMD, which opens FILE under txmap and changes nothing
-	local file=$1
-	shift
+recover() { # CMD...: by the command, or by CMD, which opens the files under txmap and changes nothing
 	has_journal && journals=$((journals + 1))
 	if [ $((round % 2)) = 0 ]; then
-		TXMAP_RUNTIME_DIR=$runtime "$txmap" recover "$file" >"$work/out" 2>&1 ||
+		TXMAP_RUNTIME_DIR=$runtime "$txmap" recover "$dir"/* >"$work/out" 2>&1 ||
 			fail "txmap recover: status $?: $(cat "$work/out")"
 	else
 		lib_txmap self "$engine" "$@" >"$work/out" 2>&1 || fail "under txmap: status $?: $(cat "$work/out")"
@@ -120,7 +118,7 @@ rounds() { # FILE MICROSECONDS VERIFIER... -- CMD...
 		start "$@" >"$acked"
 		pause_below "$within"
 		kill_it || continue # it had ended by itself
-		recover "$dir/$file" "${verifier[@]}"
+		recover "${verifier[@]}"
 		expect_recorded "$dir/$file"
 		(cd "$dir" && "${verifier[@]}") >"$work/out" 2>&1 || fail "verifier: $(cat "$work/out")"
 	done
@@ -179,7 +177,7 @@ gawk_rounds() {
 			status=$?
 		fi
 		while read -r -t 0 -u 4; do read -r -u 4 line; done
-		recover "$heap" gawk "$gawk_check"
+		recover gawk "$gawk_check"
 		if cmp -s "$heap" "$work/copy"; then
 			[ $status != 0 ] || fail 'a commit that the command said was done is lost'
 			old=$((old + 1))
