@@ -249,16 +249,25 @@ void pol_control_kick(void)
 		(void)vm_sys->write(event_fd, &one, sizeof(one)); /* full: it is awake anyway */
 }
 
+/* The thread may have been at work at the moment of the fork: what it had in hand is neither closed nor
+ * unmapped here, because the number or address may be another's by now. */
+static void forget_fd(int *fd)
+{
+	if (*fd >= 0 && vm_fd_is_ours(*fd))
+		vm_fd_drop(fd);
+	*fd = -1;
+}
+
 void pol_control_fork_child(void)
 {
 	bool ran = state == RUNNING;
 
 	for (struct pol_client *c = clients; c < clients + NCLIENTS; c++) {
-		if (c->fd >= 0)
-			pol_client_close(c);
+		forget_fd(&c->fd);
+		c->out = (struct pol_out){0};
 	}
-	vm_fd_drop(&listen_fd);
-	vm_fd_drop(&event_fd);
+	forget_fd(&listen_fd);
+	forget_fd(&event_fd);
 	listen_pid = 0; /* the file is the parent's */
 	state = IDLE;
 	if (ran)

@@ -9,7 +9,6 @@
 #include "log.h"
 #include "pol.h"
 #include "vm.h"
-#include "vm_sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -334,84 +333,6 @@ static void a_file_that_cannot_be_read_is_refused_with_the_reason(void **state)
 	REFUSED(load(ENV(config_env), NULL), "larger than 1 MiB");
 }
 
-/* ---- host calls that fail ---- */
-
-static struct vm_sys failing;
-static int fail_at, ncalls, nopen;
-
-static bool fails(void)
-{
-	return ++ncalls == fail_at;
-}
-
-static int f_openat(int dirfd, const char *path, int flags, mode_t mode)
-{
-	int fd = fails() ? -EMFILE : vm_sys_linux.openat(dirfd, path, flags, mode);
-
-	nopen += fd >= 0;
-	return fd;
-}
-
-static int f_close(int fd)
-{
-	nopen--;
-	return vm_sys_linux.close(fd);
-}
-
-static ssize_t f_read(int fd, void *buf, size_t len)
-{
-	return fails() ? -EIO : vm_sys_linux.read(fd, buf, len > 7 ? 7 : len); /* short counts are normal */
-}
-
-static long mapped;
-
-static void *f_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
-{
-	if (fails())
-		return (void *)(intptr_t)-ENOMEM;
-	mapped += (long)len;
-	return vm_sys_linux.mmap(addr, len, prot, flags, fd, off);
-}
-
-static int f_munmap(void *addr, size_t len)
-{
-	mapped -= (long)len;
-	return vm_sys_linux.munmap(addr, len);
-}
-
-static void a_host_call_that_fails_is_reported_and_leaves_nothing_behind(void **state)
-{
-	int n = 0;
-
-	(void)state;
-	write_file("[defaults]\nload = lazy\n[rule a]\npath = /a/*\npath = /b/*\n");
-	failing = vm_sys_linux;
-	failing.openat = f_openat;
-	failing.close = f_close;
-	failing.read = f_read;
-	failing.mmap = f_mmap;
-	failing.munmap = f_munmap;
-	vm_sys = &failing;
-	for (fail_at = 1;; fail_at++, n++) {
-		int rc;
-
-		ncalls = nopen = 0;
-		mapped = 0;
-		rc = load(ENV(config_env, "TXMAP_PATHS=/c"), NULL);
-		assert_int_equal(nopen, 0);
-		if (ncalls < fail_at) {
-			assert_int_equal(rc, 0);
-			break;
-		}
-		assert_int_equal(rc, -EINVAL);
-		assert_int_not_equal(err[0], 0);
-		assert_int_equal(mapped, 0);
-	}
-	vm_sys = &vm_sys_linux;
-	assert_true(n >= 5);
-	assert_int_equal(cfg->nrules, 2);
-}
-
 static int setup(void **state)
 {
 	const char *tmp = getenv("TMPDIR") ?: "/var/tmp";
@@ -452,7 +373,6 @@ int main(void)
 		cmocka_unit_test(a_glob_that_can_match_nothing_is_refused),
 		cmocka_unit_test(a_wrong_file_is_refused_with_its_line),
 		cmocka_unit_test(a_file_that_cannot_be_read_is_refused_with_the_reason),
-		cmocka_unit_test(a_host_call_that_fails_is_reported_and_leaves_nothing_behind),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
