@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The program's buffers that lie in managed memory: where the engine protects pages, the kernel meets EFAULT or stops
- * short. They are made ready before the call, and again when a commit froze them in between. */
+/* The program's buffers that lie in managed memory: where the engine protects pages, the kernel meets EFAULT
+ * or stops short. They are made ready before the call, and again when a commit froze them in between. */
 #ifndef SHIM_BUF_H
 #define SHIM_BUF_H
 
 #include "enter.h"
 #include <sys/uio.h>
 
-#define SHIM_BUF_TRIES 16 /* a frozen page is released within one commit; a page that is truly bad stays EFAULT */
+#define SHIM_BUF_TRIES                                                                                       \
+	16 /* a frozen page is released within one commit; a page that is truly bad stays EFAULT */
 
 static inline bool shim_buf_is_managed(const void *buf, size_t len)
 {

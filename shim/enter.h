@@ -2,9 +2,9 @@
 /*
  * The border between the program and us.
  *
- * A wrapper first asks shim_is_idle(): then nothing is ours to do and the call is libc's, untouched. Work of ours is done
- * between shim_enter and shim_leave: no asynchronous signal and no cancellation arrives there, and calls that
- * come back to our own names go straight to libc.
+ * A wrapper first asks shim_is_idle(): then nothing is ours to do and the call is libc's, untouched. Work of
+ * ours is done between shim_enter and shim_leave: no asynchronous signal and no cancellation arrives there,
+ * and calls that come back to our own names go straight to libc.
  */
 #ifndef SHIM_ENTER_H
 #define SHIM_ENTER_H
@@ -30,14 +30,16 @@ struct shim_tls {
 extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
 
 struct shim_scope {
-	uint64_t mask;	     /* the thread's signal mask before */
-	int cancel;	     /* its cancelability before */
+	uint64_t mask;	    /* the thread's signal mask before */
+	int cancel;	    /* its cancelability before */
 	struct pol_file *m; /* the live file, referenced (shim_begin) */
 };
 
-/* Become active or inert. Idempotent; the constructor, or the first mmap of a file when that comes earlier. */
+/* Become active or inert. Idempotent; the constructor, or the first mmap of a file when that comes earlier.
+ */
 void shim_start(void);
-/* A vfork child, or one made by a bare clone(2): our memory is its parent's, our descriptors are not ours to manage. */
+/* A vfork child, or one made by a bare clone(2): our memory is its parent's, our descriptors are not ours to
+ * manage. */
 bool shim_is_stranger(void);
 
 void shim_enter(struct shim_scope *s);

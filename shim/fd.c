@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known about each descriptor number. One word a number, in chunks that appear on demand, read without a
- * lock: UNKNOWN, FOREIGN, or the managed file. A managed word stands for one count of that file's descriptors.
+ * What is known about each descriptor number. One word a number, in chunks that appear on demand, read
+ * without a lock: UNKNOWN, FOREIGN, or the managed file. A managed word stands for one count of that file's
+ * descriptors.
  *
- * A file found in the table stays valid only while the lock is held: close takes the word out under it before it gives
- * the count back. So: lock, look again, take a reference, unlock.
+ * A file found in the table stays valid only while the lock is held: close takes the word out under it before
+ * it gives the count back. So: lock, look again, take a reference, unlock.
  */
 #include "real.h"
 #include "fd.h"
@@ -17,7 +18,8 @@
 #define NCHUNKS	   (1u << (31 - CHUNK_BITS))
 
 static _Atomic(_Atomic(uintptr_t) *) chunks[NCHUNKS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* removal against reference; async signals blocked */
+static pthread_mutex_t lock =
+	PTHREAD_MUTEX_INITIALIZER; /* removal against reference; async signals blocked */
 
 void shim_fd_lock(void)
 {
@@ -82,7 +84,8 @@ static struct pol_file *exchange(int fd, uintptr_t val)
 	return old > FOREIGN ? (struct pol_file *)old : NULL;
 }
 
-/* Known from now on: m (counted) or not managed. A file that was there before has been closed behind our back. */
+/* Known from now on: m (counted) or not managed. A file that was there before has been closed behind our
+ * back. */
 static void set(int fd, struct pol_file *m)
 {
 	struct pol_file *old = exchange(fd, m ? (uintptr_t)m : FOREIGN);
@@ -120,8 +123,8 @@ struct pol_file *shim_fd_get(int fd)
 	return m;
 }
 
-/* Nobody looked at fd before: inherited, received, or opened inside libc. Two threads that look at once both count;
- * the loser gives its count back. */
+/* Nobody looked at fd before: inherited, received, or opened inside libc. Two threads that look at once both
+ * count; the loser gives its count back. */
 static void look(int fd)
 {
 	struct pol_file *m = NULL;

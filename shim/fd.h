@@ -5,8 +5,8 @@
 
 #include "enter.h"
 
-/* Enter, with the live file behind fd in s->m; false, and not entered, when there is none. Looks at descriptors
- * that nobody looked at yet. */
+/* Enter, with the live file behind fd in s->m; false, and not entered, when there is none. Looks at
+ * descriptors that nobody looked at yet. */
 bool shim_begin(int fd, struct shim_scope *s);
 /* Leave. Passes ret on as a libc result. */
 ssize_t shim_end(struct shim_scope *s, ssize_t ret);
@@ -25,8 +25,8 @@ int shim_fd_closing(int fd);
 
 /* No need to have entered: is there anything to do before fd is closed? */
 bool shim_fd_is_managed(int fd);
-/* fd will be closed, or was put there by a call we do not look at: forget that it is not managed. Returns whether it is
- * managed, and then does nothing. */
+/* fd will be closed, or was put there by a call we do not look at: forget that it is not managed. Returns
+ * whether it is managed, and then does nothing. */
 bool shim_fd_forget(int fd);
 /* One reference to the file behind fd, live or not, or NULL. */
 struct pol_file *shim_fd_get(int fd);

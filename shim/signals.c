@@ -2,14 +2,15 @@
 /*
  * Our handlers in front of the program's.
  *
- * A signal is *taken* when the kernel has our handler for it; prog[] then says what the program set, which is what it reads
- * back and what our handler ends in. Two kinds are taken, when pol_signals_wanted() says so: SIGSEGV and SIGBUS,
- * because a store is a fault with some engines; and signals that trigger something. For the second kind, the
- * kernel gets the program's own flags and mask beside our handler, so that delivery is as the program asked.
+ * A signal is *taken* when the kernel has our handler for it; prog[] then says what the program set, which is
+ * what it reads back and what our handler ends in. Two kinds are taken, when pol_signals_wanted() says so:
+ * SIGSEGV and SIGBUS, because a store is a fault with some engines; and signals that trigger something. For
+ * the second kind, the kernel gets the program's own flags and mask beside our handler, so that delivery is
+ * as the program asked.
  *
- * While fault signals are taken they are never really blocked: not by the program's masks, not while one of its
- * handlers runs (it may touch a managed page, where natively nothing would happen). What the program believes blocked stands in
- * shim_tls.blocked.
+ * While fault signals are taken they are never really blocked: not by the program's masks, not while one of
+ * its handlers runs (it may touch a managed page, where natively nothing would happen). What the program
+ * believes blocked stands in shim_tls.blocked.
  */
 #include "real.h"
 #include "enter.h"
@@ -28,10 +29,10 @@
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* async signals blocked */
-static struct sigaction prog[NSIGS + 1];		  /* of the taken ones (lock) */
-static _Atomic(uint64_t) taken;				  /* (lock; read without) */
-static _Atomic(uint64_t) unblockable;			  /* FAULTS that are taken */
-static uint64_t stripped[2];	 /* handlers whose mask has SIGSEGV, SIGBUS in the program's view (lock) */
+static struct sigaction prog[NSIGS + 1];		 /* of the taken ones (lock) */
+static _Atomic(uint64_t) taken;				 /* (lock; read without) */
+static _Atomic(uint64_t) unblockable;			 /* FAULTS that are taken */
+static uint64_t stripped[2]; /* handlers whose mask has SIGSEGV, SIGBUS in the program's view (lock) */
 
 void shim_signals_lock(void)
 {
@@ -100,14 +101,17 @@ static int install(int signo, const struct sigaction *sa, bool take)
 
 	if (take && (BIT(signo) & FAULTS)) {
 		k.sa_sigaction = on_fault;
-		/* Without a program's handler nothing tells which stack suits: the alternate one, if there is one */
-		k.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART | (handled ? sa->sa_flags & SA_ONSTACK : SA_ONSTACK);
+		/* Without a program's handler nothing tells which stack suits: the alternate one, if there is
+		 * one */
+		k.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART |
+			     (handled ? sa->sa_flags & SA_ONSTACK : SA_ONSTACK);
 		sigemptyset(&k.sa_mask);
 	} else if (take) {
 		k.sa_sigaction = on_trigger;
 		if (!handled)
 			sigemptyset(&k.sa_mask);
-		k.sa_flags = SA_SIGINFO | (handled ? sa->sa_flags & ~(int)SA_RESETHAND : SA_RESTART | SA_ONSTACK);
+		k.sa_flags =
+			SA_SIGINFO | (handled ? sa->sa_flags & ~(int)SA_RESETHAND : SA_RESTART | SA_ONSTACK);
 		strip(signo, &k);
 	} else {
 		strip(signo, &k);
@@ -255,7 +259,8 @@ static void die(int signo, bool happens_again)
 	shim_sigmask(SIG_UNBLOCK, &bit, NULL);
 }
 
-/* A fault signal that is the program's. raised: by the kernel for an instruction, which it cannot ignore or block. */
+/* A fault signal that is the program's. raised: by the kernel for an instruction, which it cannot ignore or
+ * block. */
 static void deliver_fault(int signo, siginfo_t *info, ucontext_t *uc, bool raised)
 {
 	struct sigaction sa;

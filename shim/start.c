@@ -12,7 +12,7 @@ _Atomic(enum shim_state) shim_state;
 __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(pid_t) our_pid;	       /* the process that started us, or its forked child */
+static _Atomic(pid_t) our_pid;	     /* the process that started us, or its forked child */
 static struct shim_scope fork_scope; /* of the forking thread; written with all locks held */
 
 /* The signals that say something about the very instruction, and glibc's own for setuid: never held back. */
@@ -21,7 +21,8 @@ static struct shim_scope fork_scope; /* of the forking thread; written with all 
 	(SIG_BIT(SIGSEGV) | SIG_BIT(SIGBUS) | SIG_BIT(SIGILL) | SIG_BIT(SIGFPE) | SIG_BIT(SIGTRAP) |         \
 	 SIG_BIT(SIGSYS) | SIG_BIT(33))
 
-/* The bare call: glibc's hides its internal signals, and its name is ours. It cannot fail with these arguments. */
+/* The bare call: glibc's hides its internal signals, and its name is ours. It cannot fail with these
+ * arguments. */
 void shim_sigmask(int how, const uint64_t *set, uint64_t *ret_old)
 {
 	(void)syscall(SYS_rt_sigprocmask, how, set, ret_old, sizeof(*set));
@@ -58,14 +59,15 @@ bool shim_is_stranger(void)
 	return atomic_load_explicit(&our_pid, memory_order_relaxed) != getpid();
 }
 
-/* Is ours the definition that the program's calls find? Not in a copy that was dlopened, nor in the second of two
- * copies. The name is one that no other preload (a sanitizer's runtime) is known to define. */
+/* Is ours the definition that the program's calls find? Not in a copy that was dlopened, nor in the second of
+ * two copies. The name is one that no other preload (a sanitizer's runtime) is known to define. */
 static bool is_in_front(void)
 {
 	Dl_info found, ours;
 	void *fn = dlsym(RTLD_DEFAULT, "__openat64_2");
 
-	return fn && dladdr(fn, &found) && dladdr((void *)&shim_state, &ours) && found.dli_fbase == ours.dli_fbase;
+	return fn && dladdr(fn, &found) && dladdr((void *)&shim_state, &ours) &&
+	       found.dli_fbase == ours.dli_fbase;
 }
 
 void shim_fork_prepare(void)
@@ -117,7 +119,8 @@ void shim_start(void)
 	struct shim_scope s;
 	int saved = errno;
 
-	if (atomic_load_explicit(&shim_state, memory_order_acquire) != SHIM_NEW || shim_tls.inside || shim_tls.resolving)
+	if (atomic_load_explicit(&shim_state, memory_order_acquire) != SHIM_NEW || shim_tls.inside ||
+	    shim_tls.resolving)
 		return;
 	shim_resolve();
 	shim_enter(&s);

@@ -23,7 +23,8 @@ void shim_buf_prepare(const void *buf, size_t len, bool fill)
 	if (!shim_buf_is_managed(buf, len))
 		return;
 	shim_enter(&s);
-	(void)pol_prepare(buf, len, fill); /* a page that cannot be had is EFAULT in the kernel, as natively */
+	(void)pol_prepare(buf, len,
+			  fill); /* a page that cannot be had is EFAULT in the kernel, as natively */
 	shim_leave(&s);
 	errno = saved;
 }
@@ -52,18 +53,21 @@ SHIM_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t len, size_t buflen, int
 {
 	if (is_plain(buf, len))
 		return shim_real.__recv_chk(fd, buf, len, buflen, flags);
-	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.__recv_chk(fd, buf, len, buflen, flags));
+	return SHIM_READY(shim_buf_prepare(buf, len, true),
+			  shim_real.__recv_chk(fd, buf, len, buflen, flags));
 }
 
-SHIM_EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *fromlen)
+SHIM_EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from,
+			     socklen_t *fromlen)
 {
 	if (is_plain(buf, len))
 		return shim_real.recvfrom(fd, buf, len, flags, from, fromlen);
-	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.recvfrom(fd, buf, len, flags, from, fromlen));
+	return SHIM_READY(shim_buf_prepare(buf, len, true),
+			  shim_real.recvfrom(fd, buf, len, flags, from, fromlen));
 }
 
-SHIM_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags, struct sockaddr *from,
-				   socklen_t *fromlen)
+SHIM_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags,
+				   struct sockaddr *from, socklen_t *fromlen)
 {
 	if (is_plain(buf, len))
 		return shim_real.__recvfrom_chk(fd, buf, len, buflen, flags, from, fromlen);
@@ -78,11 +82,13 @@ SHIM_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 	return SHIM_READY(shim_buf_prepare(buf, len, false), shim_real.send(fd, buf, len, flags));
 }
 
-SHIM_EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t tolen)
+SHIM_EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to,
+			   socklen_t tolen)
 {
 	if (is_plain(buf, len))
 		return shim_real.sendto(fd, buf, len, flags, to, tolen);
-	return SHIM_READY(shim_buf_prepare(buf, len, false), shim_real.sendto(fd, buf, len, flags, to, tolen));
+	return SHIM_READY(shim_buf_prepare(buf, len, false),
+			  shim_real.sendto(fd, buf, len, flags, to, tolen));
 }
 
 static bool is_plain_msg(const struct msghdr *msg)
@@ -94,7 +100,8 @@ SHIM_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	if (is_plain_msg(msg))
 		return shim_real.recvmsg(fd, msg, flags);
-	return SHIM_READY(shim_iov_prepare(msg->msg_iov, (int)msg->msg_iovlen, true), shim_real.recvmsg(fd, msg, flags));
+	return SHIM_READY(shim_iov_prepare(msg->msg_iov, (int)msg->msg_iovlen, true),
+			  shim_real.recvmsg(fd, msg, flags));
 }
 
 SHIM_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)

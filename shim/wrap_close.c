@@ -2,8 +2,8 @@
 /*
  * Descriptors end, are copied, are overwritten, give up a lock.
  *
- * Those of our own do not exist for the program: EBADF, never closed, and moved out of the way of a dup2. A vfork child
- * has a descriptor table of its own over its parent's memory, so nothing is recorded for it.
+ * Those of our own do not exist for the program: EBADF, never closed, and moved out of the way of a dup2. A
+ * vfork child has a descriptor table of its own over its parent's memory, so nothing is recorded for it.
  */
 #include "real.h"
 #include "enter.h"
@@ -76,8 +76,8 @@ SHIM_EXPORT int fclose(FILE *stream)
 	return ret == 0 ? (int)shim_return(err) : ret;
 }
 
-/* Descriptors of [first, last] that are open, by /proc: forgets the program's, and puts up to nmax of our own in
- * ret_ours, ascending. Without /proc: the numbers that an ordinary process has. */
+/* Descriptors of [first, last] that are open, by /proc: forgets the program's, and puts up to nmax of our own
+ * in ret_ours, ascending. Without /proc: the numbers that an ordinary process has. */
 static unsigned sweep(unsigned first, unsigned last, unsigned *ret_ours, unsigned nmax)
 {
 	unsigned nours = 0, fd;
@@ -141,7 +141,8 @@ SHIM_EXPORT int close_range(unsigned first, unsigned last, int flags)
 
 SHIM_EXPORT void closefrom(int lowfd)
 {
-	if (shim_is_idle() || shim_is_stranger() || close_around(lowfd < 0 ? 0 : (unsigned)lowfd, ~0u, 0) != 0)
+	if (shim_is_idle() || shim_is_stranger() ||
+	    close_around(lowfd < 0 ? 0 : (unsigned)lowfd, ~0u, 0) != 0)
 		shim_real.closefrom(lowfd);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies inside the kernel know only the file, not the handle: with a live file at either end they go through a buffer. */
+/* Copies inside the kernel know only the file, not the handle: with a live file at either end they go through
+ * a buffer. */
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
@@ -114,7 +115,8 @@ SHIM_EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t len)
 	return shim_return(n);
 }
 
-SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_out, size_t len, unsigned flags)
+SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_out, size_t len,
+				    unsigned flags)
 {
 	int saved = errno;
 	ssize_t n;

@@ -110,8 +110,8 @@ SHIM_EXPORT int madvise(void *addr, size_t len, int advice)
 	return (int)shim_end(&s, pol_madvise(addr, len, advice));
 }
 
-/* Returns the error number. The values of its advice are madvise's, but DONTNEED must not lose data and libc ignores
- * it. */
+/* Returns the error number. The values of its advice are madvise's, but DONTNEED must not lose data and libc
+ * ignores it. */
 SHIM_EXPORT int posix_madvise(void *addr, size_t len, int advice)
 {
 	struct shim_scope s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* open and its kin: the descriptor that comes back is looked at, and O_TRUNC of a file in use is a change of size in
- * its handle, not in the file. */
+/* open and its kin: the descriptor that comes back is looked at, and O_TRUNC of a file in use is a change of
+ * size in its handle, not in the file. */
 #include "real.h"
 #include "enter.h"
 #include "fd.h"

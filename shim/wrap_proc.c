@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The exits that run no destructor, and the fork that runs no atfork handler. (fork itself runs ours; vfork cannot be
- * wrapped, its child is told by shim_is_stranger; quick_exit runs what start.c registered.) */
+/* The exits that run no destructor, and the fork that runs no atfork handler. (fork itself runs ours; vfork
+ * cannot be wrapped, its child is told by shim_is_stranger; quick_exit runs what start.c registered.) */
 #include "real.h"
 #include "enter.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * read and write families. On a descriptor of a live file they go through its handle, so that they agree with the
- * mappings; what the handle has no opinion on (no bytes, a wrong mode, a bad count) gets libc's answer. On any other
+ * read and write families. On a descriptor of a live file they go through its handle, so that they agree with
+ * the mappings; what the handle has no opinion on (no bytes, a bad count) gets libc's answer. On any other
  * descriptor only the buffers can be ours.
  */
 #include "real.h"
@@ -22,11 +22,11 @@ struct rw {
 	bool fill; /* the kernel stores into the buffers: a read */
 };
 
-/* Is it a transfer that the handle can do? s: entered. */
+/* Does it move bytes, as far as the arguments go? */
 static bool is_transfer(const struct rw *rw)
 {
 	size_t len = 0;
-	int i, fl;
+	int i;
 
 	if (rw->niov <= 0 || rw->niov > IOV_MAX || rw->off < POSITION)
 		return false;
@@ -35,10 +35,7 @@ static bool is_transfer(const struct rw *rw)
 			return false;
 		len += rw->iov[i].iov_len;
 	}
-	if (len == 0)
-		return false;
-	fl = shim_real.fcntl(rw->fd, F_GETFL);
-	return fl >= 0 && !(fl & O_PATH) && (fl & O_ACCMODE) != (rw->fill ? O_WRONLY : O_RDONLY);
+	return len > 0;
 }
 
 /* O_DIRECT pins pages and fills them after the page tables said who writes: say it again after the call. */
@@ -55,26 +52,16 @@ static void after_fill(const struct rw *rw, ssize_t ret)
 static bool on_handle(const struct rw *rw, ssize_t *ret)
 {
 	struct shim_scope s;
-	int saved = errno, tries = SHIM_BUF_TRIES;
 	ssize_t n;
 
-	if (!shim_begin(rw->fd, &s))
+	if (!is_transfer(rw) || !shim_begin(rw->fd, &s))
 		return false;
-	if (!is_transfer(rw)) {
-		errno = saved;
-		(void)shim_end(&s, 0);
-		return false;
-	}
-	errno = saved;
 	if (rw->flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT)) {
 		*ret = shim_end(&s, -EOPNOTSUPP);
 		return true;
 	}
-	do { /* the buffers may lie in this or another mapping */
-		shim_iov_prepare(rw->iov, rw->niov, rw->fill);
-		n = rw->fill ? pol_read(s.m, rw->fd, rw->iov, rw->niov, rw->off)
-			     : pol_write(s.m, rw->fd, rw->iov, rw->niov, rw->off);
-	} while (n == -EFAULT && --tries && shim_iov_is_managed(rw->iov, rw->niov));
+	n = rw->fill ? pol_read(s.m, rw->fd, rw->iov, rw->niov, rw->off)
+		     : pol_write(s.m, rw->fd, rw->iov, rw->niov, rw->off);
 	if (!rw->fill && n > 0 && (rw->flags & (RWF_DSYNC | RWF_SYNC))) {
 		int err = pol_event(s.m, POL_EV_FSYNC);
 
@@ -84,8 +71,8 @@ static bool on_handle(const struct rw *rw, ssize_t *ret)
 	return true;
 }
 
-/* A file gives all it has: a count that stopped at a page which was protected meanwhile is taken up again, as natively
- * there is no such stop. Only for one buffer, and only for regular files. */
+/* A file gives all it has: a count that stopped at a page which was protected meanwhile is taken up again, as
+ * natively there is no such stop. Only for one buffer, and only for regular files. */
 static bool is_stopped_short(const struct rw *rw, ssize_t done)
 {
 	struct stat st;
@@ -111,7 +98,8 @@ static ssize_t transfer(const struct rw *rw, size_t done)
 		iov = &one;
 	}
 	if (rw->off == POSITION)
-		return rw->fill ? shim_real.readv(rw->fd, iov, rw->niov) : shim_real.writev(rw->fd, iov, rw->niov);
+		return rw->fill ? shim_real.readv(rw->fd, iov, rw->niov)
+				: shim_real.writev(rw->fd, iov, rw->niov);
 	return rw->fill ? shim_real.preadv(rw->fd, iov, rw->niov, rw->off + (off_t)done)
 			: shim_real.pwritev(rw->fd, iov, rw->niov, rw->off + (off_t)done);
 }
@@ -221,7 +209,8 @@ SHIM_EXPORT ssize_t pwritev(int fd, const struct iovec *iov, int niov, off_t off
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = off, .fill = false};
 	ssize_t ret;
 
-	return shim_is_quiet() || off < 0 || !is_done(&rw, &ret) ? shim_real.pwritev(fd, iov, niov, off) : ret;
+	return shim_is_quiet() || off < 0 || !is_done(&rw, &ret) ? shim_real.pwritev(fd, iov, niov, off)
+								 : ret;
 }
 
 SHIM_EXPORT ssize_t preadv2(int fd, const struct iovec *iov, int niov, off_t off, int flags)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Dispositions and masks, as the program sees them (signals.c). Until a signal is taken everything is libc's. */
+/* Dispositions and masks, as the program sees them (signals.c). Until a signal is taken everything is libc's.
+ */
 #include "real.h"
 #include "enter.h"
 #include "signals.h"

@@ -50,7 +50,8 @@ static void fix_path(int dirfd, const char *path, int flags, struct stat *st)
 	errno = saved;
 }
 
-/* libc fills a struct of ours; the program's, perhaps in managed memory, is then stored to like by any code. */
+/* libc fills a struct of ours; the program's, perhaps in managed memory, is then stored to like by any code.
+ */
 #define FILL(buf, call, fix)                                                                                 \
 	do {                                                                                                 \
 		struct stat st;                                                                              \

@@ -53,7 +53,8 @@ static void facts(void)
 	iov[0] = (struct iovec){q + NPAGES(3), PAGE};
 	iov[1] = (struct iovec){q, PAGE};
 	fact("writev", pwritev(src, iov, 2, 0));
-	fact("right", pread(src, out, NPAGES(2), 0) && !memcmp(out, q + NPAGES(3), PAGE) && !memcmp(out + PAGE, q, PAGE));
+	fact("right", pread(src, out, NPAGES(2), 0) && !memcmp(out, q + NPAGES(3), PAGE) &&
+			      !memcmp(out + PAGE, q, PAGE));
 
 	q = fresh(2);
 	r = fresh(2);
@@ -112,7 +113,8 @@ static void facts(void)
 	fact("read into a clean page", pread(src, p + NPAGES(100), 10, 0));
 	called("msync", msync(p, NPAGES(128), MS_SYNC));
 	raw("buffers.dat");
-	fact("write from protected memory", pwrite(src, mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 0) < 0);
+	fact("write from protected memory",
+	     pwrite(src, mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 0) < 0);
 	mprotect(p + NPAGES(101), PAGE, PROT_NONE);
 	called("read into what the program protected", (int)pread(src, p + NPAGES(101), 10, 0));
 	mprotect(p + NPAGES(102), PAGE, PROT_READ);

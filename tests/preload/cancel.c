@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread cancelled in the middle of its calls leaves nothing locked; and one blocked in read is cancelled there. */
+/* A thread cancelled in the middle of its calls leaves nothing locked; and one blocked in read is cancelled
+ * there. */
 #include "fact.h"
 #include <pthread.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For programs that state facts about POSIX: each prints the same, and exits the same, with txmap preloaded and without.
- * They know nothing of txmap, use files named *.dat in the current directory, and define `facts`.
+ * For programs that state facts about POSIX: each prints the same, and exits the same, with txmap preloaded
+ * and without. They know nothing of txmap, use files named *.dat in the current directory, and define
+ * `facts`.
  */
 #ifndef FACT_H
 #define FACT_H
@@ -22,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096u
+#define PAGE	  4096u
 #define NPAGES(n) ((size_t)(n)*PAGE)
 
 #define UNUSED __attribute__((unused))

@@ -21,7 +21,8 @@ static int passed(int fd)
 {
 	struct iovec iov = {(char[1]){'x'}, 1};
 	char control[CMSG_SPACE(sizeof(int))] = {0};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	int sv[2];
 

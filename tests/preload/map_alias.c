@@ -20,7 +20,8 @@ static void facts(void)
 	fact("read-only mapping sees both", r[NPAGES(2)] * 256 + r[NPAGES(2) + 1]);
 	fact("untouched private mapping sees them", v[NPAGES(2)] * 256 + v[NPAGES(2) + 1]);
 	v[NPAGES(5)] = 'v';
-	fact("a private store stays private", p[NPAGES(5)] == pattern(NPAGES(5)) && r[NPAGES(5)] == pattern(NPAGES(5)));
+	fact("a private store stays private",
+	     p[NPAGES(5)] == pattern(NPAGES(5)) && r[NPAGES(5)] == pattern(NPAGES(5)));
 	p[NPAGES(6)] = 'c';
 	called("msync", msync(p, NPAGES(8), MS_SYNC));
 	raw("alias.dat");

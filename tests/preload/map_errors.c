@@ -22,7 +22,8 @@ static void facts(void)
 	wofd = open("errors.dat", O_WRONLY);
 	refused("write-only descriptor", mmap(NULL, PAGE, PROT_READ, MAP_SHARED, wofd, 0));
 	refused("beyond the end", mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, NPAGES(64)));
-	refused("validated, unknown flag", mmap(NULL, PAGE, PROT_READ, MAP_SHARED_VALIDATE | (1 << 28), fd, 0));
+	refused("validated, unknown flag",
+		mmap(NULL, PAGE, PROT_READ, MAP_SHARED_VALIDATE | (1 << 28), fd, 0));
 	refused("validated", mmap(NULL, PAGE, PROT_READ, MAP_SHARED_VALIDATE, fd, 0));
 	called("munmap odd", munmap(p + 1, PAGE));
 	called("munmap nothing", munmap(p, 0));

@@ -15,7 +15,8 @@ static void facts(void)
 	called("msync over the hole", msync(p, NPAGES(16), MS_SYNC));
 	called("mprotect over the hole", mprotect(p, NPAGES(16), PROT_READ | PROT_WRITE));
 
-	q = mmap(p + NPAGES(8), NPAGES(2), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	q = mmap(p + NPAGES(8), NPAGES(2), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		 -1, 0);
 	fact("fixed where asked", q == p + NPAGES(8));
 	fact("anonymous memory is zero", q[0] | q[NPAGES(2) - 1]);
 	memset(q, 'z', NPAGES(2));
@@ -39,7 +40,8 @@ static void facts(void)
 	q = mmap(p, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	fact("noreplace on a mapping", q == MAP_FAILED && errno == EEXIST);
 	called("unmap all, holes too", munmap(p, NPAGES(16)));
-	q = mmap(p, NPAGES(16), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	q = mmap(p, NPAGES(16), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		 0);
 	fact("the addresses are free", q == p && q[NPAGES(12)] == 0);
 	memset(q, 'n', NPAGES(16));
 	called("close", close(fd));

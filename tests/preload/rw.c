@@ -16,7 +16,8 @@ static void facts(void)
 	p[10] = 'a';
 	fact("pread sees a store", pread(fd, buf, 4, 10) * 256 + buf[0]);
 	fact("pwrite", pwrite(fd, "bcd", 3, NPAGES(3) - 1));
-	fact("mapping sees it, across pages", p[NPAGES(3) - 1] == 'b' && p[NPAGES(3)] == 'c' && p[NPAGES(3) + 1] == 'd');
+	fact("mapping sees it, across pages",
+	     p[NPAGES(3) - 1] == 'b' && p[NPAGES(3)] == 'c' && p[NPAGES(3) + 1] == 'd');
 	fact("position did not move", lseek(fd, 0, SEEK_CUR));
 	fact("read", read(fd, buf, 20) * 256 + buf[10]);
 	fact("position moved", lseek(fd, 0, SEEK_CUR));
@@ -38,7 +39,8 @@ static void facts(void)
 	fact("readv", readv(fd, iov, 3) * 256 + (buf[200] == pattern(PAGE + 3)));
 	memset(buf, 'h', sizeof(buf));
 	fact("writev", writev(fd, iov, 3));
-	fact("mapping sees it", p[PAGE + 8] == 'h' && p[PAGE + 15] == 'h' && p[PAGE + 16] == pattern(PAGE + 16));
+	fact("mapping sees it",
+	     p[PAGE + 8] == 'h' && p[PAGE + 15] == 'h' && p[PAGE + 16] == pattern(PAGE + 16));
 	fact("pwritev", pwritev(fd, iov, 3, NPAGES(6) - 4));
 	fact("mapping sees it", p[NPAGES(6) + 3] == 'h' && p[NPAGES(6) + 4] == pattern(NPAGES(6) + 4));
 	fact("pwritev2", pwritev2(fd, iov, 1, 0, RWF_DSYNC));

@@ -17,7 +17,7 @@ static void show(const char *what, int signo)
 	for (i = 1; i < 65; i++)
 		n += sigismember(&sa.sa_mask, i) == 1;
 	printf("%s: SIG%s %s flags %x mask %d%s\n", what, sigabbrev_np(signo),
-	       sa.sa_handler == SIG_DFL   ? "default"
+	       sa.sa_handler == SIG_DFL	  ? "default"
 	       : sa.sa_handler == SIG_IGN ? "ignored"
 					  : "handler",
 	       (unsigned)sa.sa_flags, n, sigismember(&sa.sa_mask, SIGSEGV) ? " with SEGV" : "");
@@ -29,8 +29,8 @@ static void show_mask(const char *what)
 	sigset_t set;
 
 	pthread_sigmask(SIG_SETMASK, NULL, &set);
-	printf("%s: SEGV %d BUS %d USR1 %d TERM %d\n", what, sigismember(&set, SIGSEGV), sigismember(&set, SIGBUS),
-	       sigismember(&set, SIGUSR1), sigismember(&set, SIGTERM));
+	printf("%s: SEGV %d BUS %d USR1 %d TERM %d\n", what, sigismember(&set, SIGSEGV),
+	       sigismember(&set, SIGBUS), sigismember(&set, SIGUSR1), sigismember(&set, SIGTERM));
 	fflush(stdout);
 }
 

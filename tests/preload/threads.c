@@ -49,7 +49,8 @@ static void *mapper(void *arg)
 	for (i = 0; i < ROUNDS; i++) {
 		f = open("threads.dat", O_RDWR);
 		q = mmap(NULL, NPAGES(17), PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
-		if (f < 0 || q == MAP_FAILED || close(f) || memcmp(q + 8 * 64, p + 8 * 64, 8) || munmap(q, NPAGES(17)))
+		if (f < 0 || q == MAP_FAILED || close(f) || memcmp(q + 8 * 64, p + 8 * 64, 8) ||
+		    munmap(q, NPAGES(17)))
 			bad();
 	}
 	return NULL;
