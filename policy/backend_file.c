@@ -179,7 +179,7 @@ static int file_close(struct vm_bigfile *f)
 		vm_fd_drop(&p->j.fd);
 		/* a relative by fork still has it: then it stays, and the last one removes it */
 		if (!err)
-			pol_journal_remove_idle(p->jpath);
+			(void)pol_journal_remove_idle(p->jpath);
 	}
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: the journal %s stays, the file needs recovery: %s", f->path,
@@ -209,9 +209,10 @@ static int file_idle(struct vm_bigfile *f)
 
 	if (err || p->j.fd < 0)
 		return err;
-	vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0});
 	vm_fd_drop(&p->j.fd);
-	pol_journal_remove_idle(p->jpath);
+	/* a relative by fork that still has it goes by its position */
+	if (pol_journal_remove_idle(p->jpath))
+		vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0});
 	return 0;
 }
 

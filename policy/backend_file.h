@@ -61,8 +61,8 @@ void pol_journal_end_exclusive(int fd);
 int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what);
 /* Make names in dir durable. */
 int pol_journal_sync_dir(const char *dir);
-/* Nobody has it and it holds nothing: remove it. */
-void pol_journal_remove_idle(const char *jpath);
+/* Nobody has it and it holds nothing: remove it. Was it? */
+bool pol_journal_remove_idle(const char *jpath);
 /* Make f ready to write; nothing to do when it is. Logs an error. */
 int pol_journal_attach(struct vm_bigfile *f);
 

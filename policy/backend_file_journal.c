@@ -228,17 +228,20 @@ int pol_journal_sync_dir(const char *dir)
 	return err == -EINVAL ? 0 : err; /* this file system has no such thing */
 }
 
-void pol_journal_remove_idle(const char *jpath)
+bool pol_journal_remove_idle(const char *jpath)
 {
 	const char *what;
 	struct vm_scan scan;
+	bool removed = false;
 	int fd;
 
 	if (open_present(jpath, O_RDWR, LOCK_EX, &fd, &what))
-		return;
+		return false;
+	/* an empty one that stays does no harm */
 	if (!vm_journal_scan(fd, NULL, &scan) && scan.state == VM_SCAN_EMPTY)
-		(void)vm_sys->unlinkat(AT_FDCWD, jpath, 0); /* an empty one that stays does no harm */
+		removed = !vm_sys->unlinkat(AT_FDCWD, jpath, 0);
 	vm_fd_drop(&fd);
+	return removed;
 }
 
 /* ---- beginning ---- */

@@ -119,11 +119,11 @@ static int commit(struct rig *r, const struct image *next, uint64_t low, unsigne
 
 	if (!err)
 		err = ops->commit(&r->f, &txn, flags);
-	if (err) {
+	if (err < 0) {
 		ops->abort(&r->f);
 		return err;
 	}
-	r->txid++;
+	r->txid += !err; /* 1: it was none */
 	r->now = *next;
 	return 0;
 }
@@ -150,6 +150,22 @@ static uint64_t journal_tail(struct rig *r)
 
 	vm_journal_mark(&pol_file_priv(&r->f)->j, &m);
 	return m.tail;
+}
+
+/* Crash now and recover: the file must be the image. */
+static void assert_recovers_to(struct rig *r, const struct image *im)
+{
+	struct pol_journal_report rep;
+	int err;
+
+	rig_crash(r);
+	err = pol_journal_recover(r->box.data, NULL, NULL, NULL, &rep);
+	if (err)
+		print_error("%s\n", rep.text);
+	assert_int_equal(err, 0);
+	assert_true(image_is_in(im, r->box.data));
+	assert_false(box_has(r->box.journal));
+	rig_attach(r);
 }
 
 /* ---- committing ---- */
@@ -202,7 +218,7 @@ static void a_commit_of_nothing_writes_nothing(void **state)
 	assert_int_equal(ops->begin(&r->f), 0);
 	assert_int_equal(ops->storeblk(&r->f, 0, 2, r->now.bytes, 0), 0);
 	faulty_arm(FAULTY_BIT(pwrite) | FAULTY_BIT(pwritev) | FAULTY_BIT(fdatasync), 0, 0, 0);
-	assert_int_equal(ops->commit(&r->f, &txn, VM_COMMIT_DURABLE), 0);
+	assert_int_equal(ops->commit(&r->f, &txn, VM_COMMIT_DURABLE), 1);
 	assert_int_equal(faulty_disarm(), 0);
 }
 
@@ -394,7 +410,58 @@ static void a_name_of_full_length_has_a_journal(void **state)
 	assert_int_equal(strlen(strrchr(j, '/') + 1), NAME_MAX);
 }
 
+static void an_idle_file_has_no_journal_until_the_next_commit(void **state)
+{
+	struct rig *r = *state;
+	struct image next = r->now;
+	uint64_t rnd = 2;
+
+	for (int i = 0; i < 3; i++) {
+		set_byte(&next, 5000, (uint8_t)(77 + i));
+		assert_int_equal(commit(r, &next, next.size, 0, &rnd), 0);
+		assert_true(box_has(r->box.journal));
+		assert_int_equal(ops->idle(&r->f), 0);
+		assert_false(box_has(r->box.journal));
+		assert_true(image_is_in(&next, r->box.data));
+		assert_loads(r, &next);
+	}
+}
+
+static void reserved_space_is_there_and_no_outside_change(void **state)
+{
+	struct rig *r = *state;
+	struct stat before, after;
+
+	assert_int_equal(stat(r->box.data, &before), 0);
+	assert_int_equal(ops->reserve(&r->f, 0, 1 << 20), 0);
+	assert_int_equal(stat(r->box.data, &after), 0);
+	assert_int_equal(after.st_size, before.st_size);
+	assert_true(after.st_blocks >= (1 << 20) / 512);
+	assert_int_equal(ops->changed(&r->f, 0), 0);
+}
+
 /* ---- processes ---- */
+
+static void an_idle_child_leaves_the_journal_to_its_parent(void **state)
+{
+	struct rig *r = *state;
+	struct image next = r->now;
+	uint64_t rnd = 2;
+	int status;
+	pid_t pid;
+
+	set_byte(&next, 5000, 77);
+	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
+	pid = fork();
+	if (!pid)
+		_exit(ops->idle(&r->f) ? 1 : 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(box_has(r->box.journal));
+	set_byte(&next, 5001, 78);
+	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
+	assert_recovers_to(r, &next);
+}
 
 static void parent_and_child_commit_in_turns_through_one_journal(void **state)
 {
@@ -454,22 +521,6 @@ static void parent_and_child_commit_in_turns_through_one_journal(void **state)
 	 FAULTY_BIT(fsync) | FAULTY_BIT(ftruncate) | FAULTY_BIT(fstat) | FAULTY_BIT(openat) |                \
 	 FAULTY_BIT(flock) | FAULTY_BIT(mmap) | FAULTY_BIT(getrandom) | FAULTY_BIT(fchmod) |                 \
 	 FAULTY_BIT(fstatat))
-
-/* Crash now and recover: the file must be the image. */
-static void assert_recovers_to(struct rig *r, const struct image *im)
-{
-	struct pol_journal_report rep;
-	int err;
-
-	rig_crash(r);
-	err = pol_journal_recover(r->box.data, NULL, NULL, NULL, &rep);
-	if (err)
-		print_error("%s\n", rep.text);
-	assert_int_equal(err, 0);
-	assert_true(image_is_in(im, r->box.data));
-	assert_false(box_has(r->box.journal));
-	rig_attach(r);
-}
 
 static void each_call_of_a_commit_fails_once(struct rig *r, unsigned how, int errn, bool cold)
 {
@@ -689,6 +740,9 @@ int main(void)
 		T(a_missing_journal_directory_is_an_error),
 		T(journals_of_equal_names_do_not_meet_in_a_directory),
 		T(a_name_of_full_length_has_a_journal),
+		T(an_idle_file_has_no_journal_until_the_next_commit),
+		T(reserved_space_is_there_and_no_outside_change),
+		T(an_idle_child_leaves_the_journal_to_its_parent),
 		T(parent_and_child_commit_in_turns_through_one_journal),
 		T(a_commit_whose_call_fails_is_the_commit_before),
 		T(a_first_commit_whose_call_fails_is_no_commit),
