@@ -1,95 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The helper thread and its socket, in a process with a real managed file. */
+/* The control socket, in a process with a real managed file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "control_priv.h"
+#include "control_rig.h"
 #include "log.h"
-#include "managed.h"
 #include "version.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char dir[64], run_dir[96], path[96];
-static struct pol_file *file;
-static int fd;
-static char *map;
-
-/* ---- a client ---- */
-
-static int dial(pid_t pid)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct timeval limit = {.tv_sec = 20};
-	int s = socket(AF_UNIX, SOCK_STREAM, 0);
-
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d.sock", run_dir, pid);
-	setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	if (connect(s, (struct sockaddr *)&addr, sizeof(addr))) {
-		close(s);
-		return -1;
-	}
-	return s;
-}
-
-static void tell(int s, const char *request)
-{
-	assert_int_equal(send(s, request, strlen(request), MSG_NOSIGNAL), strlen(request));
-}
-
-/* One line without its newline; "" at the end of the connection. */
-static char *hear(int s)
-{
-	static char line[65536];
-	size_t len = 0;
-
-	while (len < sizeof(line) - 1) {
-		ssize_t n = recv(s, line + len, 1, 0);
-
-		if (n < 0)
-			fail_msg("no answer: %s", strerror(errno));
-		if (n == 0 || line[len] == '\n')
-			break;
-		len++;
-	}
-	line[len] = 0;
-	return line;
-}
-
-static char *ask(const char *request)
-{
-	int s = dial(getpid());
-	char *answer;
-
-	assert_true(s >= 0);
-	tell(s, request);
-	answer = hear(s);
-	close(s);
-	return answer;
-}
-
-#define ANSWERS(request, ...)                                                                                \
-	do {                                                                                                 \
-		const char *answer_ = ask(request);                                                          \
-		const char *const words_[] = {__VA_ARGS__};                                                  \
-		for (size_t i_ = 0; i_ < sizeof(words_) / sizeof(words_[0]); i_++) {                         \
-			if (!strstr(answer_, words_[i_]))                                                    \
-				fail_msg("%s answers %s, not %s", request, answer_, words_[i_]);             \
-		}                                                                                            \
-	} while (0)
 
 static char byte_in_file(off_t off)
 {
@@ -333,133 +252,6 @@ static void another_user_is_refused(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* ---- the thread ---- */
-
-static void descriptors_are_high_and_may_be_moved_at_any_time(void **state)
-{
-	unsigned nmoved = 0;
-
-	(void)state;
-	for (int i = 0; i < 128; i++)
-		assert_false(vm_fd_is_ours(i));
-	for (int i = 128; i < 1 << 20; i++) {
-		if (vm_fd_is_ours(i) && nmoved < 20) {
-			assert_true(fcntl(i, F_GETFD) & FD_CLOEXEC);
-			assert_int_equal(vm_fd_move(i), 0);
-			nmoved++;
-		}
-	}
-	assert_true(nmoved >= 2);
-	ANSWERS("ping\n", "version");
-	pol_control_kick();
-	ANSWERS("ping\n", "version");
-}
-
-static void starting_again_does_nothing(void **state)
-{
-	(void)state;
-	assert_int_equal(pol_control_start(), 0);
-	ANSWERS("ping\n", "version");
-}
-
-/* In a forked child: fn's result is the child's status. */
-static int in_child(int (*fn)(void))
-{
-	int status;
-	pid_t pid;
-
-	pol_fork_prepare();
-	pid = fork();
-	if (!pid) {
-		pol_fork_child();
-		alarm(20);
-		_exit(fn());
-	}
-	pol_fork_parent();
-	waitpid(pid, &status, 0);
-	pol_socket_unlink(run_dir, pid); /* of one that may no longer do it */
-	return status;
-}
-
-static int child_has_its_own(void)
-{
-	char want[32], sock[128];
-
-	snprintf(want, sizeof(want), "\"pid\":%d,", getpid());
-	if (!strstr(ask("ping\n"), want))
-		return 1;
-	snprintf(want, sizeof(want), "\"pid\":%d,", getppid());
-	snprintf(sock, sizeof(sock), "%s/%d.sock", run_dir, getppid());
-	if (access(sock, F_OK))
-		return 2;
-	pol_control_stop();
-	snprintf(sock, sizeof(sock), "%s/%d.sock", run_dir, getpid());
-	return access(sock, F_OK) ? 0 : 3;
-}
-
-static void a_forked_child_listens_under_its_own_pid_and_cleans_up(void **state)
-{
-	(void)state;
-	assert_int_equal(in_child(child_has_its_own), 0);
-	ANSWERS("ping\n", "version");
-}
-
-/* libc asks every thread to change its ids, by a signal that must not be blocked. */
-static int child_can_change_ids(void)
-{
-	if (setuid(65534))
-		return 1;
-	pol_control_stop();
-	return getuid() == 65534 ? 0 : 2;
-}
-
-static void the_program_can_change_its_ids(void **state)
-{
-	(void)state;
-	if (geteuid())
-		skip();
-	assert_int_equal(in_child(child_can_change_ids), 0);
-}
-
-static int setup(void **state)
-{
-	void *addr;
-
-	(void)state;
-	snprintf(dir, sizeof(dir), "%.40s/txmap-XXXXXX", getenv("TMPDIR") ?: "/var/tmp");
-	if (!mkdtemp(dir))
-		return -1;
-	snprintf(run_dir, sizeof(run_dir), "%s/run", dir);
-	snprintf(path, sizeof(path), "%s/data", dir);
-	setenv("TXMAP_PATHS", path, 1);
-	setenv("TXMAP_COMMIT", "none", 1);
-	setenv("TXMAP_CONFLICT", "overwrite", 1);
-	setenv("TXMAP_RUNTIME_DIR", run_dir, 1);
-	if (pol_start() != 1)
-		return -1;
-	fd = open(path, O_RDWR | O_CREAT, 0600);
-	if (fd < 0 || ftruncate(fd, 16384) || pol_fd_open(fd, O_RDWR, &file) || !file)
-		return -1;
-	if (pol_mmap(file, fd, NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, 0, &addr))
-		return -1;
-	map = addr;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	char left[128];
-
-	(void)state;
-	pol_control_stop();
-	pol_munmap(map, 16384);
-	pol_fd_close(file);
-	snprintf(left, sizeof(left), "%s/.data.txmap", dir);
-	unlink(left);
-	unlink(path);
-	return rmdir(run_dir) || rmdir(dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,11 +271,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_never_reads_is_not_waited_for),
 		cmocka_unit_test(a_slow_reader_gets_every_answer),
 		cmocka_unit_test(another_user_is_refused),
-		cmocka_unit_test(descriptors_are_high_and_may_be_moved_at_any_time),
-		cmocka_unit_test(starting_again_does_nothing),
-		cmocka_unit_test(a_forked_child_listens_under_its_own_pid_and_cleans_up),
-		cmocka_unit_test(the_program_can_change_its_ids),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }
