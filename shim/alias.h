@@ -33,6 +33,15 @@
 #ifndef SHIM_TAKE_STAT
 #define SHIM_TAKE_STAT(x)
 #endif
+#ifndef SHIM_TAKE_STDIO
+#define SHIM_TAKE_STDIO(x)
+#endif
+#ifndef SHIM_TAKE_EXEC
+#define SHIM_TAKE_EXEC(x)
+#endif
+#ifndef SHIM_TAKE_STACK
+#define SHIM_TAKE_STACK(x)
+#endif
 #ifndef SHIM_TAKE_PROC
 #define SHIM_TAKE_PROC(x)
 #endif
