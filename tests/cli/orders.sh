@@ -103,6 +103,24 @@ cp program.err .err
 errs 'warning: no control socket: .*0755'
 chmod 700 "$XDG_RUNTIME_DIR/txmap"
 
+claim 'done for one process and failed for another is status 4'
+printf 'old%4093s' '' >b.dat
+start b.dat --set commit=none
+order 'store new'
+first=$pid
+exec 5>&7 6<&8
+start a.dat --set commit=none
+order 'store new'
+sleep 0.01 # a file's time moves in steps
+printf 'out' | dd of=b.dat conv=notrunc 2>/dev/null
+run "$txmap" commit --all; is 4; says "^txid [0-9]+ +pid $pid "; errs "pid $first: $work/b.dat: .*EBUSY"
+run "$txmap" commit --path b.dat; is 1
+run "$txmap" commit --json --all; is 4; json 'not d["ok"] and len(d["results"]) == 2'
+holds a.dat new; holds b.dat out
+exec 5>&- 6<&-
+kill -9 "$first"
+stop
+
 claim 'with control=off there is no socket'
 start a.dat --set control=off
 order 'store off'
