@@ -122,12 +122,12 @@ int vm_journal_read(struct vm_journal *j, int data_fd, void *buf, size_t len, ui
 	uint64_t turn;
 	int err;
 
+	/* what is committed meanwhile moves the position before it touches the file */
 	do {
 		turn = vm_journal_mark(j, &m);
 		err = vm_sys_pread_full(data_fd, buf, len, (off_t)off);
-		if (err || m.applied == m.tail)
-			return err;
-		err = read_pending(j->fd, m.applied, m.tail, &d);
+		if (!err && m.applied != m.tail)
+			err = read_pending(j->fd, m.applied, m.tail, &d);
 	} while (turn != atomic_load(&j->pos->turn));
 	return err;
 }

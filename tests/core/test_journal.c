@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +123,59 @@ static void what_is_not_applied_is_read_as_committed(void **state)
 		if (i % 7 == 0)
 			assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
 	}
+}
+
+static atomic_bool reader_stop;
+
+/* Every commit makes the whole file one value. */
+static void *read_all_the_time(void *arg)
+{
+	struct rig *g = arg;
+	static uint8_t page[IMAGE_MAX];
+	uintptr_t nbad = 0;
+
+	while (!reader_stop) {
+		if (vm_journal_read(&g->r.j, g->r.data_fd, page, sizeof(page), 0))
+			nbad++;
+		nbad += memcmp(page, page + 1, sizeof(page) - 1) != 0;
+	}
+	return (void *)nbad;
+}
+
+static int no_sync(int fd)
+{
+	(void)fd;
+	return 0;
+}
+
+static void a_reader_beside_the_writer_never_sees_half_a_commit(void **state)
+{
+	struct rig *g = *state;
+	/* many commits in little time, for the reader to meet */
+	static struct vm_sys quick;
+	void *nbad;
+	pthread_t t;
+
+	quick = vm_sys_linux;
+	quick.fdatasync = no_sync;
+	vm_sys = &quick;
+	reader_stop = false;
+	assert_int_equal(pthread_create(&t, NULL, read_all_the_time, g), 0);
+	for (unsigned i = 1; i < 8000; i++) {
+		struct image next = {.size = IMAGE_MAX};
+
+		memset(next.bytes, (int)(i % 250 + 1), IMAGE_MAX);
+		assert_int_equal(jrig_commit(&g->r, &g->now, &next, IMAGE_MAX, i % 8 == 0), 0);
+		g->now = next;
+		if (i % 4 == 0)
+			assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+		if (i % 64 == 0)
+			assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
+	}
+	reader_stop = true;
+	assert_int_equal(pthread_join(t, &nbad), 0);
+	vm_sys = &vm_sys_linux;
+	assert_null(nbad);
 }
 
 /* What was under a cut comes back from base runs, below the others, wherever it is read. */
@@ -319,6 +374,7 @@ int main(void)
 		T(a_durable_commit_is_one_sync_and_reaches_the_file_when_applied),
 		T(a_lazy_commit_is_not_applied_before_it_is_synced),
 		T(what_is_not_applied_is_read_as_committed),
+		T(a_reader_beside_the_writer_never_sees_half_a_commit),
 		T(base_runs_lie_below_the_others),
 		T(a_start_over_leaves_nothing_to_replay),
 		T(a_start_over_cuts_a_journal_that_outgrew_its_limit),

@@ -59,6 +59,7 @@ static void rig_crash(struct rig *r)
 	if (p->extents)
 		munmap(p->extents, p->max_extents * sizeof(*p->extents));
 	munmap(p, sizeof(*p));
+	r->f.priv = NULL;
 	close(r->f.fd);
 	munmap(r->f.shared, VM_BACKEND_SHARED);
 }
@@ -256,9 +257,9 @@ static void bytes_equal_to_what_a_cut_took_away_are_committed(void **state)
 
 	memset(next.bytes, 9, next.size);
 	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
-	/* cut to nothing, back to the old size, and one old byte written again */
+	/* cut to nothing, back to the old size, and some old bytes written again */
 	memset(next.bytes, 0, next.size);
-	set_byte(&next, 6000, 9);
+	memset(next.bytes + 6000, 9, 1500);
 	assert_int_equal(commit(r, &next, 0, VM_COMMIT_DURABLE, &rnd), 0);
 	assert_true(image_is_in(&next, r->box.data));
 }
@@ -504,7 +505,6 @@ static void parent_and_child_commit_in_turns_through_one_journal(void **state)
 	assert_loads(r, &r->now);
 	assert_int_equal(ops->changed(&r->f, 0), 0);
 	rig_crash(r);
-	r->f.priv = NULL;
 	{
 		struct pol_journal_report rep;
 
@@ -679,6 +679,20 @@ static void a_failed_sync_is_followed_by_a_whole_rewrite(void **state)
 	assert_recovers_to(r, &next);
 }
 
+static void a_commit_whose_sync_failed_does_not_come_back(void **state)
+{
+	struct rig *r = *state;
+	struct image old = r->now, next = r->now;
+	uint64_t rnd = 2;
+
+	assert_int_equal(ops->open_write(&r->f), 0);
+	set_byte(&next, 6000, 78);
+	faulty_arm(FAULTY_BIT(fdatasync), 1, EIO, 0);
+	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), -EIO);
+	faulty_disarm();
+	assert_recovers_to(r, &old);
+}
+
 static void a_full_disk_first_uses_the_journals_own_space_again(void **state)
 {
 	struct rig *r = *state;
@@ -752,6 +766,7 @@ int main(void)
 		T(a_failed_apply_keeps_the_commit_and_says_so),
 		T(a_failed_checkpoint_replays_into_the_file),
 		T(a_failed_sync_is_followed_by_a_whole_rewrite),
+		T(a_commit_whose_sync_failed_does_not_come_back),
 		T(a_full_disk_first_uses_the_journals_own_space_again),
 		T(lazy_commits_are_seen_at_once_and_reach_the_file_when_synced),
 	};

@@ -26,7 +26,7 @@ struct rig {
 	struct jrig r;
 	struct image start, end;
 	uint8_t journal[1 << 20];
-	size_t len;
+	size_t len, last; /* last: where the last commit begins */
 	struct pol_journal_report rep;
 };
 
@@ -44,10 +44,13 @@ static int setup(void **state)
 	jrig_make(&g->r);
 	for (int i = 0; i < NCOMMITS; i++) {
 		struct image next = g->end;
+		struct vm_journal_mark m;
 
 		image_change(&next, &rnd, &low);
 		next.size += next.size < IMAGE_MAX;
 		next.bytes[next.size - 1] = (uint8_t)(i + 5);
+		vm_journal_mark(&g->r.j, &m);
+		g->last = m.tail;
 		assert_int_equal(jrig_commit(&g->r, &g->end, &next, low, true), 0);
 		g->end = next;
 	}
@@ -150,10 +153,8 @@ static void recovery_replays_and_removes_the_journal(void **state)
 static void a_torn_end_is_dropped_and_said(void **state)
 {
 	struct rig *g = *state;
-	struct vm_journal_mark m;
 
-	vm_journal_mark(&g->r.j, &m);
-	g->len = m.tail - VM_JOURNAL_ALIGN;
+	g->len = g->last + 140;
 	put_back(g);
 	assert_int_equal(check(g), 0);
 	assert_true(g->rep.bytes_dropped > 0);
@@ -338,6 +339,17 @@ static void a_call_that_fails_once_makes_recovery_fail_or_not_matter(void **stat
 	assert_true(nfailed > 30);
 }
 
+static void the_journal_stays_when_the_file_cannot_be_synced(void **state)
+{
+	struct rig *g = *state;
+
+	faulty_arm(FAULTY_BIT(fsync), 1, EIO, 0);
+	assert_int_equal(recover(g), -EIO);
+	faulty_disarm();
+	assert_true(says(g, "the journal stays"));
+	assert_true(box_has(g->r.box.journal));
+}
+
 static void a_journal_whose_file_is_gone_is_no_clean_file(void **state)
 {
 	struct rig *g = *state;
@@ -378,6 +390,7 @@ int main(void)
 		T(two_recoveries_at_once_are_one),
 		T(recovery_killed_at_any_call_is_finished_by_the_next),
 		T(a_call_that_fails_once_makes_recovery_fail_or_not_matter),
+		T(the_journal_stays_when_the_file_cannot_be_synced),
 		T(a_journal_whose_file_is_gone_is_no_clean_file),
 		T(a_file_that_cannot_be_written_says_so_and_keeps_its_journal),
 	};
