@@ -75,7 +75,8 @@ static int harvest_round(struct vm_fileh *h, unsigned round)
 		err = vm_freeze(h, round >= ROUNDS_FROZEN || vm_engine_ops == &vm_engine_segv ? NULL : &h->round,
 				false);
 	h->round.n = 0;
-	if (!err)
+	/* what the caller's look has just harvested is round 0; a frozen round must be harvested under the freeze */
+	if (!err && (round || h->frozen))
 		err = vm_harvest(h);
 	if (!err)
 		err = vm_page_begin_store(h, &h->round);

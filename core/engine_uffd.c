@@ -513,11 +513,31 @@ static void note(uintptr_t start, uintptr_t stop, void *arg)
 
 static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 {
+	uint64_t r, end, last = region_of(v, stop - 1), from, to, skip;
+	int err = 0;
+
 	if (blind) {
 		vm_page_note_stored(v->fileh, start, stop);
 		return 0;
 	}
-	return scan(vm_vma_addr(v, start), vm_vma_addr(v, stop), note, v);
+	/* Pages that appear behind our back, holes or those that another process put into ram, can be anywhere. */
+	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
+		return scan(vm_vma_addr(v, start), vm_vma_addr(v, stop), note, v);
+	for (r = region_of(v, start); !err && r <= last; r = end) {
+		if (r % 64 == 0 && !v->armed[r / 64]) {
+			end = r + 64;
+			continue;
+		}
+		for (end = r; end <= last && is_armed(v, end); end++)
+			;
+		if (end > r) {
+			region_pages(v, r, &from, &skip);
+			region_pages(v, end - 1, &skip, &to);
+			err = scan(vm_vma_addr(v, from), vm_vma_addr(v, to), note, v);
+		}
+		end++;
+	}
+	return err;
 }
 
 static int uffd_protect(struct vma *v, uint64_t start, uint64_t stop)

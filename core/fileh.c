@@ -133,6 +133,7 @@ int vm_fileh_attach_peer(struct vm_fileh *h)
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 		if (h->ctl->peers[i].pid)
 			continue;
+		h->ctl->was_shared |= i > 0;
 		h->ctl->peers[i] = (struct vm_peer){.pid = vm_sys->getpid(), .ctl_fd = h->ctl_fd};
 		h->peer = i;
 		return 0;

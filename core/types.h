@@ -78,6 +78,7 @@ struct vm_ctl {
 	uint64_t size_low;	 /* smallest size since the last commit: beyond it the storage's bytes are gone */
 	uint64_t txid;		 /* last transaction */
 	bool lazy_pending;	 /* a commit happened that the disk may not hold yet */
+	bool was_shared;	 /* another process had or has the handle, too */
 	bool suspect;		 /* a process died with stores that only its page tables knew: any page may be dirty */
 	bool torn;		 /* a discard stopped half way: nothing may be committed before one succeeds */
 	uint64_t gen;		 /* rises with every invalidation: a load that began before is thrown away */

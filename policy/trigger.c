@@ -35,6 +35,7 @@ int pol_file_commit(struct pol_file *m, bool durable, bool own_only, struct vm_c
 {
 	struct vm_fileh *h = m->h;
 	struct vm_fileh_stat st;
+	bool was_idle = false;
 	uint64_t before;
 	int err;
 
@@ -50,6 +51,7 @@ int pol_file_commit(struct pol_file *m, bool durable, bool own_only, struct vm_c
 	} else if (ret->txid != before) {
 		m->ncommits++;
 		m->last_commit_usec = pol_now_usec(CLOCK_REALTIME);
+		was_idle = !m->checkpoint_usec;
 		m->checkpoint_usec = pol_now_usec(CLOCK_MONOTONIC) + (durable ? IDLE_USEC : LAZY_USEC);
 	}
 	pol_unlock();
@@ -58,8 +60,8 @@ int pol_file_commit(struct pol_file *m, bool durable, bool own_only, struct vm_c
 				err);
 	else if (err)
 		pol_file_failed(m, "commit: nothing was written, the stores are kept", err);
-	else if (ret->txid != before)
-		pol_control_kick(); /* the helper thread has a time to wait for now */
+	else if (was_idle)
+		pol_control_kick(); /* the helper thread has a time to wait for now; a later one it finds by itself */
 	return err;
 }
 

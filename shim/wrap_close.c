@@ -7,6 +7,7 @@
  */
 #include "real.h"
 #include "enter.h"
+#include "own.h"
 #include "fd.h"
 #include <linux/close_range.h>
 #include <stdarg.h>
@@ -241,5 +242,10 @@ SHIM_EXPORT int flock(int fd, int op)
 		return -1;
 	return shim_real.flock(fd, op);
 }
+
+SHIM_OWN(close)
+SHIM_OWN(fclose)
+SHIM_OWN(dup)
+SHIM_OWN(fcntl)
 
 #include "alias.h"

@@ -86,14 +86,16 @@ SHIM_EXPORT int execl(const char *path, const char *arg, ...)
 {
 	AS_ARRAY(arg)
 	va_end(ap);
-	return execv(path, argv);
+	before_exec();
+	return shim_real.execv(path, argv);
 }
 
 SHIM_EXPORT int execlp(const char *file, const char *arg, ...)
 {
 	AS_ARRAY(arg)
 	va_end(ap);
-	return execvp(file, argv);
+	before_exec();
+	return shim_real.execvp(file, argv);
 }
 
 SHIM_EXPORT int execle(const char *path, const char *arg, ...)
@@ -102,7 +104,8 @@ SHIM_EXPORT int execle(const char *path, const char *arg, ...)
 	char *const *envp = va_arg(ap, char *const *);
 
 	va_end(ap);
-	return execve(path, argv, envp);
+	before_exec();
+	return shim_real.execve(path, argv, envp);
 }
 
 #include "alias.h"

@@ -5,6 +5,7 @@
  * descriptor only the buffers can be ours.
  */
 #include "real.h"
+#include "own.h"
 #include "buf.h"
 #include "fd.h"
 #include <limits.h>
@@ -247,5 +248,8 @@ SHIM_EXPORT ssize_t __pread_chk(int fd, void *buf, size_t len, off_t off, size_t
 		return shim_real.__pread_chk(fd, buf, len, off, buflen);
 	return ret;
 }
+
+SHIM_OWN(read)
+SHIM_OWN(write)
 
 #include "alias.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Size and position, as the program sees them. */
 #include "real.h"
+#include "own.h"
 #include "buf.h"
 #include "fd.h"
 #include <string.h>
@@ -143,5 +144,7 @@ SHIM_EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, str
 	memcpy(buf, &stx, sizeof(stx));
 	return 0;
 }
+
+SHIM_OWN(lseek)
 
 #include "alias.h"

@@ -7,6 +7,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "own.h"
 
 #define SHIM_TAKE_STDIO(x) x
 
@@ -14,19 +15,19 @@
  * is decided there, at each call. */
 static ssize_t cookie_read(void *cookie, char *buf, size_t len)
 {
-	return read((int)(intptr_t)cookie, buf, len);
+	return shim_own_read((int)(intptr_t)cookie, buf, len);
 }
 
 static ssize_t cookie_write(void *cookie, const char *buf, size_t len)
 {
-	ssize_t n = write((int)(intptr_t)cookie, buf, len);
+	ssize_t n = shim_own_write((int)(intptr_t)cookie, buf, len);
 
 	return n < 0 ? 0 : n; /* what fopencookie(3) takes for an error */
 }
 
 static int cookie_seek(void *cookie, off64_t *off, int whence)
 {
-	off_t at = lseek((int)(intptr_t)cookie, *off, whence);
+	off_t at = shim_own_lseek((int)(intptr_t)cookie, *off, whence);
 
 	if (at < 0)
 		return -1;
@@ -36,7 +37,7 @@ static int cookie_seek(void *cookie, off64_t *off, int whence)
 
 static int cookie_close(void *cookie)
 {
-	return close((int)(intptr_t)cookie);
+	return shim_own_close((int)(intptr_t)cookie);
 }
 
 /* "w" would truncate, "x" and "c" mean nothing to a stream that exists: only the direction is left. */
@@ -83,27 +84,40 @@ static bool is_managed(int fd)
 	return m;
 }
 
+/* A descriptor of the same file, for the stream that takes f's place. */
+static int duplicate(FILE *f)
+{
+	int fd = fileno(f);
+
+	return shim_own_fcntl(fd, F_GETFD) & FD_CLOEXEC ? shim_own_fcntl(fd, F_DUPFD_CLOEXEC, 0) : shim_own_dup(fd);
+}
+
 SHIM_EXPORT FILE *fopen(const char *restrict path, const char *restrict mode)
 {
-	FILE *f = shim_real.fopen(path, mode), *ours;
+	FILE *f, *ours;
 	int fd;
 
-	if (!f || shim_is_idle() || shim_is_stranger() || !is_managed(fileno(f)))
+	if (shim_is_idle() || shim_is_stranger())
+		return shim_real.fopen(path, mode);
+	f = shim_real.fopen(path, mode);
+	if (!f || !is_managed(fileno(f)))
 		return f;
-	/* the descriptor goes on, the stream that was made for it does not */
-	fd = fcntl(fileno(f), F_GETFD) & FD_CLOEXEC ? fcntl(fileno(f), F_DUPFD_CLOEXEC, 0) : dup(fileno(f));
+	fd = duplicate(f);
 	ours = fd < 0 ? NULL : on_our_calls(fd, mode);
 	if (!ours && fd >= 0)
-		(void)close(fd);
-	(void)fclose(f); /* nothing was written through it */
+		(void)shim_own_close(fd);
+	(void)shim_own_fclose(f); /* nothing was written through it */
 	return ours;
 }
 
 SHIM_EXPORT FILE *fdopen(int fd, const char *mode)
 {
-	FILE *f = shim_real.fdopen(fd, mode);
+	FILE *f;
 
-	if (!f || shim_is_idle() || shim_is_stranger() || !is_managed(fd))
+	if (shim_is_idle() || shim_is_stranger())
+		return shim_real.fdopen(fd, mode);
+	f = shim_real.fdopen(fd, mode);
+	if (!f || !is_managed(fd))
 		return f;
 	/* libc found fd and mode right. Its stream cannot be given back without closing fd: it stays, unused. */
 	return on_our_calls(fd, mode) ?: f;
