@@ -17,7 +17,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-#define RA_MIN 32u /* pages around a random touch: what the kernel's own readahead takes */
+#define RA_MIN 16u /* pages around a random touch: what the kernel maps around one */
 
 /* The same touch again and again, though each time we said "resolved", is a fault after all. */
 #define MAX_REPEATS 10000u

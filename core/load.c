@@ -38,6 +38,27 @@ int vm_load_read(struct vm_fileh *h, uint64_t start, size_t npages, void *buf, u
 	return 0;
 }
 
+/* One buffer is kept between loads: a fresh mapping would have to be faulted in each time. */
+static void *spare; /* (atomic) */
+
+static void *get_buffer(void)
+{
+	void *buf = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
+
+	if (!buf)
+		buf = vm_sys->mmap(NULL, VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0);
+	return buf;
+}
+
+static void put_buffer(void *buf)
+{
+	if (buf && !vm_sys_err(buf))
+		buf = __atomic_exchange_n(&spare, buf, __ATOMIC_ACQ_REL);
+	if (buf && !vm_sys_err(buf))
+		(void)vm_sys->munmap(buf, VM_BATCH_NPAGES * VM_PAGE); /* ours, aligned */
+}
+
 static void lock_both(struct vm_fileh *h)
 {
 	vm_lock(&vm_map_lock);
@@ -107,8 +128,7 @@ int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop)
 			continue;
 		}
 		if (!buf) {
-			buf = vm_sys->mmap(NULL, VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE,
-					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			buf = get_buffer();
 			err = vm_sys_err(buf);
 			if (err)
 				break;
@@ -121,8 +141,7 @@ int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop)
 		/* no step forward: when the batch was thrown away it is EMPTY again and comes once more */
 	}
 	unlock_both(h);
-	if (buf && !vm_sys_err(buf))
-		(void)vm_sys->munmap(buf, VM_BATCH_NPAGES * VM_PAGE);
+	put_buffer(buf);
 	return err;
 }
 
