@@ -84,20 +84,6 @@ static void leave_as(struct pol_file_shared *s, const struct stat *st)
 	s->size = (uint64_t)st->st_size;
 }
 
-static int file_changed(struct vm_bigfile *f, int accept)
-{
-	struct stat st;
-	int err = vm_sys->fstat(f->fd, &st);
-
-	if (err)
-		return err;
-	if (is_as_left(f->shared, &st))
-		return 0;
-	if (accept)
-		leave_as(f->shared, &st);
-	return 1;
-}
-
 /* Run what writes to the file, without taking a change of somebody else's for ours. */
 static int write_file(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int data_fd))
 {
@@ -168,6 +154,27 @@ static int file_checkpoint(struct vm_bigfile *f)
 	struct pol_file_priv *p = f->priv;
 
 	return p->j.fd < 0 ? 0 : write_file(f, vm_journal_checkpoint);
+}
+
+/* What others wrote must not be undone by replaying what we committed before: the journal starts over. */
+static int accept_change(struct vm_bigfile *f, const struct stat *st)
+{
+	leave_as(f->shared, st);
+	return file_checkpoint(f);
+}
+
+static int file_changed(struct vm_bigfile *f, int accept)
+{
+	struct stat st;
+	int err = vm_sys->fstat(f->fd, &st);
+
+	if (err)
+		return err;
+	if (is_as_left(f->shared, &st))
+		return 0;
+	if (accept)
+		err = accept_change(f, &st);
+	return err ? err : 1;
 }
 
 static int file_close(struct vm_bigfile *f)
