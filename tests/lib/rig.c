@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/* The file of a rig and its backend. */
+#include "rig.h"
+#include "rig_file.h"
+
+enum { NOT_STORED, STORED_CHANGES, STORED_WHOLE };
+
+static void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	(void)fprintf(stderr, "rig: %s\n", what);
+	abort();
+}
+
+static int memfd(void)
+{
+	int fd = vm_sys_linux.memfd_create("rig", 0);
+
+	must(fd >= 0, "memfd_create");
+	return fd;
+}
+
+void *rig_shared(size_t len)
+{
+	void *p = vm_sys_linux.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+				    0);
+
+	must(!vm_sys_err(p), "mmap");
+	return p;
+}
+
+static void get_page(int fd, uint64_t pgoff, void *buf)
+{
+	must(!vm_sys_pread_full(fd, buf, VM_PAGE, (off_t)(pgoff * VM_PAGE)), "pread");
+}
+
+static void put_page(int fd, uint64_t pgoff, const void *buf)
+{
+	must(!vm_sys_pwrite_full(fd, buf, VM_PAGE, (off_t)(pgoff * VM_PAGE)), "pwrite");
+}
+
+/* ---- the backend ---- */
+
+static struct rig_file *of(struct vm_bigfile *file)
+{
+	return (struct rig_file *)file; /* its first member */
+}
+
+/* In an operation: what core promises, the hook, the failure. */
+static int enter(struct rig_file *f, enum rig_op op, uint64_t pgoff)
+{
+	must(!vm_lock_is_held(VM_RANK_MAP) && !vm_lock_is_held(VM_RANK_FILEH) && !vm_lock_is_held(VM_RANK_FD),
+	     "a lock is held while the backend runs");
+	__atomic_add_fetch(&f->ncalls[op], 1, __ATOMIC_SEQ_CST);
+	if (f->hook[op])
+		f->hook[op](f, pgoff);
+	if (!f->fail_nth[op] || __atomic_sub_fetch(&f->fail_nth[op], 1, __ATOMIC_SEQ_CST))
+		return 0;
+	if (f->fail_for_ever[op])
+		f->fail_nth[op] = 1;
+	return -f->fail_err[op];
+}
+
+static void begin_single(struct rig_file *f)
+{
+	must(!__atomic_exchange_n(&f->busy, true, __ATOMIC_SEQ_CST), "two operations at a time");
+}
+
+static void end_single(struct rig_file *f)
+{
+	__atomic_store_n(&f->busy, false, __ATOMIC_SEQ_CST);
+}
+
+static int rig_op_open(struct vm_bigfile *file, const char *arg)
+{
+	(void)arg;
+	return enter(of(file), RIG_OPEN, 0);
+}
+
+static int rig_op_close(struct vm_bigfile *file)
+{
+	struct rig_file *f = of(file);
+
+	must(!f->in_txn, "closed in a transaction");
+	return enter(f, RIG_CLOSE, 0);
+}
+
+static void rig_op_detach(struct vm_bigfile *file)
+{
+	(void)enter(of(file), RIG_DETACH, 0);
+}
+
+static int rig_op_getsize(struct vm_bigfile *file, uint64_t *ret_size)
+{
+	int err = enter(of(file), RIG_GETSIZE, 0);
+
+	if (!err)
+		*ret_size = rig_size(of(file));
+	return err;
+}
+
+static int rig_op_loadblk(struct vm_bigfile *file, uint64_t pgoff, size_t npages, void *buf)
+{
+	struct rig_file *f = of(file);
+	int err = enter(f, RIG_LOADBLK, pgoff);
+
+	if (err)
+		return err;
+	if (f->bad_err && pgoff <= f->bad_pgoff && f->bad_pgoff < pgoff + npages)
+		return -f->bad_err;
+	__atomic_add_fetch(&f->npages_loaded, npages, __ATOMIC_SEQ_CST);
+	return vm_sys_pread_full(f->fd, buf, npages * VM_PAGE, (off_t)(pgoff * VM_PAGE));
+}
+
+static int rig_op_nextdata(struct vm_bigfile *file, uint64_t off, uint64_t *ret_start, uint64_t *ret_stop)
+{
+	struct rig_file *f = of(file);
+	int err = enter(f, RIG_NEXTDATA, off / VM_PAGE);
+	off_t start, stop;
+
+	if (err)
+		return err;
+	start = vm_sys_linux.lseek(f->fd, (off_t)off, SEEK_DATA);
+	if (start < 0)
+		return (int)start;
+	stop = vm_sys_linux.lseek(f->fd, start, SEEK_HOLE);
+	must(stop > start, "SEEK_HOLE");
+	*ret_start = (uint64_t)start;
+	*ret_stop = (uint64_t)stop;
+	return 0;
+}
+
+static int rig_op_begin(struct vm_bigfile *file)
+{
+	struct rig_file *f = of(file);
+	int err;
+
+	begin_single(f);
+	err = enter(f, RIG_BEGIN, 0);
+	must(!f->in_txn, "begin in a transaction");
+	f->in_txn = !err;
+	end_single(f);
+	return err;
+}
+
+static void stage(struct rig_file *f, uint64_t pgoff, const char *page, bool again)
+{
+	char base[VM_BLKSIZE];
+
+	must(pgoff < RIG_MAX_PGOFF, "page offset");
+	must(f->how[pgoff] == NOT_STORED || again, "stored twice without VM_STORE_AGAIN");
+	if (f->how[pgoff] == NOT_STORED)
+		f->order[f->norder++] = pgoff;
+	if (again) {
+		f->how[pgoff] = STORED_WHOLE;
+	} else {
+		f->how[pgoff] = STORED_CHANGES;
+		get_page(f->fd, pgoff, base);
+		put_page(f->base, pgoff, base);
+	}
+	put_page(f->staged, pgoff, page);
+}
+
+static int rig_op_storeblk(struct vm_bigfile *file, uint64_t pgoff, size_t npages, const void *buf, unsigned flags)
+{
+	struct rig_file *f = of(file);
+	int err;
+
+	begin_single(f);
+	err = enter(f, RIG_STOREBLK, pgoff);
+	must(f->in_txn, "storeblk outside of a transaction");
+	for (size_t i = 0; !err && i < npages; i++)
+		stage(f, pgoff + i, (const char *)buf + i * VM_PAGE, flags & VM_STORE_AGAIN);
+	end_single(f);
+	return err;
+}
+
+/* As a backend that keeps differences does it: bytes that were equal when they were stored are not written. */
+static bool apply(struct rig_file *f, uint64_t pgoff, uint64_t size)
+{
+	char page[VM_BLKSIZE], base[VM_BLKSIZE], now[VM_BLKSIZE], old[VM_BLKSIZE];
+	uint64_t off = pgoff * VM_PAGE, len = off >= size ? 0 : size - off < VM_PAGE ? size - off : VM_PAGE;
+
+	get_page(f->staged, pgoff, page);
+	get_page(f->fd, pgoff, now);
+	memcpy(old, now, sizeof(old));
+	for (size_t i = len; i < VM_PAGE; i++)
+		must(!page[i], "bytes beyond the size are not zero");
+	if (f->how[pgoff] == STORED_CHANGES)
+		get_page(f->base, pgoff, base);
+	for (size_t i = 0; i < len; i++)
+		if (f->how[pgoff] == STORED_WHOLE || page[i] != base[i])
+			now[i] = page[i];
+	if (!memcmp(old, now, len))
+		return false;
+	must(!vm_sys_pwrite_full(f->fd, now, len, (off_t)off), "pwrite");
+	return true;
+}
+
+static void end_txn(struct rig_file *f)
+{
+	for (size_t i = 0; i < f->norder; i++)
+		f->how[f->order[i]] = NOT_STORED;
+	f->norder = 0;
+	f->in_txn = false;
+}
+
+static int rig_op_commit(struct vm_bigfile *file, const struct vm_txn *txn, unsigned flags)
+{
+	struct rig_file *f = of(file);
+	bool changed = txn->size != rig_size(f) || txn->size_low < rig_size(f);
+	int err;
+
+	(void)flags;
+	begin_single(f);
+	err = enter(f, RIG_COMMIT, 0);
+	must(f->in_txn, "commit outside of a transaction");
+	must(txn->txid == f->txid + 1, "transaction ids rise by one");
+	must(txn->size_low <= txn->size && txn->size_low <= rig_size(f), "size_low");
+	if (!err) {
+		must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size_low), "ftruncate");
+		must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size), "ftruncate");
+		for (size_t i = 0; i < f->norder; i++)
+			changed |= apply(f, f->order[i], txn->size);
+		end_txn(f);
+		if (changed || f->txn_is_never_needless)
+			f->txid++;
+		else
+			err = 1;
+	}
+	end_single(f);
+	return err;
+}
+
+static void rig_op_abort(struct vm_bigfile *file)
+{
+	struct rig_file *f = of(file);
+
+	begin_single(f);
+	(void)enter(f, RIG_ABORT, 0);
+	must(f->in_txn, "abort outside of a transaction");
+	end_txn(f);
+	end_single(f);
+}
+
+static int single(struct vm_bigfile *file, enum rig_op op)
+{
+	int err;
+
+	begin_single(of(file));
+	err = enter(of(file), op, 0);
+	end_single(of(file));
+	return err;
+}
+
+static int rig_op_checkpoint(struct vm_bigfile *file)
+{
+	return single(file, RIG_CHECKPOINT);
+}
+
+static int rig_op_reserve(struct vm_bigfile *file, uint64_t off, uint64_t len)
+{
+	(void)off, (void)len;
+	return single(file, RIG_RESERVE);
+}
+
+static int rig_op_idle(struct vm_bigfile *file)
+{
+	return single(file, RIG_IDLE);
+}
+
+static int rig_op_changed(struct vm_bigfile *file, int accept)
+{
+	struct rig_file *f = of(file);
+	int changed = f->version != f->seen_version;
+
+	if (accept)
+		f->seen_version = f->version;
+	return changed;
+}
+
+static const struct vm_backend_ops ops = {
+	.abi = VM_BACKEND_ABI,
+	.name = "rig",
+	.open = rig_op_open,
+	.close = rig_op_close,
+	.detach = rig_op_detach,
+	.getsize = rig_op_getsize,
+	.loadblk = rig_op_loadblk,
+	.nextdata = rig_op_nextdata,
+	.begin = rig_op_begin,
+	.storeblk = rig_op_storeblk,
+	.commit = rig_op_commit,
+	.abort = rig_op_abort,
+	.checkpoint = rig_op_checkpoint,
+	.reserve = rig_op_reserve,
+	.idle = rig_op_idle,
+	.changed = rig_op_changed,
+};
+
+/* ---- the file ---- */
+
+struct rig_file *rig_file_make_sparse(uint64_t size)
+{
+	struct rig_file *f = rig_shared(sizeof(*f));
+
+	f->file = (struct vm_bigfile){.ops = &ops, .path = "rig", .fd = -1};
+	f->fd = memfd();
+	f->staged = memfd();
+	f->base = memfd();
+	f->how = rig_shared(RIG_MAX_PGOFF);
+	f->order = rig_shared(RIG_MAX_STORED * sizeof(*f->order));
+	must(!vm_sys_linux.ftruncate(f->fd, (off_t)size), "ftruncate");
+	return f;
+}
+
+struct rig_file *rig_file_make(uint64_t size)
+{
+	struct rig_file *f = rig_file_make_sparse(size);
+	char page[VM_BLKSIZE];
+
+	for (uint64_t off = 0; off < size; off += VM_PAGE) {
+		memset(page, rig_byte(off / VM_PAGE), VM_PAGE);
+		must(!vm_sys_pwrite_full(f->fd, page, size - off < VM_PAGE ? size - off : VM_PAGE, (off_t)off), "pwrite");
+	}
+	return f;
+}
+
+void rig_file_free(struct rig_file *f)
+{
+	(void)vm_sys_linux.close(f->fd);
+	(void)vm_sys_linux.close(f->staged);
+	(void)vm_sys_linux.close(f->base);
+	(void)vm_sys_linux.munmap(f->how, RIG_MAX_PGOFF);
+	(void)vm_sys_linux.munmap(f->order, RIG_MAX_STORED * sizeof(*f->order));
+	(void)vm_sys_linux.munmap(f, sizeof(*f));
+}
+
+uint64_t rig_size(struct rig_file *f)
+{
+	return (uint64_t)vm_sys_linux.lseek(f->fd, 0, SEEK_END);
+}
+
+void rig_get(struct rig_file *f, uint64_t off, void *buf, size_t len)
+{
+	must(!vm_sys_pread_full(f->fd, buf, len, (off_t)off), "pread");
+}
+
+uint8_t rig_get_byte(struct rig_file *f, uint64_t off)
+{
+	uint8_t byte;
+
+	rig_get(f, off, &byte, 1);
+	return byte;
+}
+
+void rig_put(struct rig_file *f, uint64_t off, const void *buf, size_t len)
+{
+	must(!vm_sys_pwrite_full(f->fd, buf, len, (off_t)off), "pwrite");
+	f->version++;
+}
+
+void rig_put_byte(struct rig_file *f, uint64_t off, uint8_t byte)
+{
+	rig_put(f, off, &byte, 1);
+}
+
+void rig_put_size(struct rig_file *f, uint64_t size)
+{
+	must(!vm_sys_linux.ftruncate(f->fd, (off_t)size), "ftruncate");
+	f->version++;
+}
+
+/* ---- failures and hooks ---- */
+
+void rig_fail(struct rig_file *f, enum rig_op op, unsigned nth, int err)
+{
+	f->fail_err[op] = err;
+	f->fail_for_ever[op] = false;
+	f->fail_nth[op] = nth;
+}
+
+void rig_fail_for_ever(struct rig_file *f, enum rig_op op, int err)
+{
+	rig_fail(f, op, 1, err);
+	f->fail_for_ever[op] = true;
+}
+
+void rig_fail_none(struct rig_file *f)
+{
+	memset(f->fail_nth, 0, sizeof(f->fail_nth));
+	f->bad_err = 0;
+}
+
+void rig_hook_at(struct rig_file *f, enum rig_op op, rig_hook *hook, void *arg)
+{
+	f->hook_arg = arg;
+	f->hook[op] = hook;
+}
+
+unsigned rig_ncalls(struct rig_file *f, enum rig_op op)
+{
+	return __atomic_load_n(&f->ncalls[op], __ATOMIC_SEQ_CST);
+}
