@@ -4,7 +4,7 @@
 #ifndef SHIM_BUF_H
 #define SHIM_BUF_H
 
-#include "enter.h"
+#include "range.h"
 #include <sys/uio.h>
 
 #define SHIM_BUF_TRIES                                                                                       \
@@ -12,7 +12,7 @@
 
 static inline bool shim_buf_is_managed(const void *buf, size_t len)
 {
-	return len && pol_addr_is_managed(buf, len);
+	return shim_range_is_managed(buf, len);
 }
 bool shim_iov_is_managed(const struct iovec *iov, int niov);
 

@@ -23,6 +23,8 @@ void shim_fd_duped(int oldfd, int newfd);
 /* fd is about to be closed. 0 or the -errno of a commit that was due. */
 int shim_fd_closing(int fd);
 
+/* Not entered: a descriptor of our own, which the program must not meet. */
+bool shim_fd_is_hidden(int fd);
 /* No need to have entered: is there anything to do before fd is closed? */
 bool shim_fd_is_managed(int fd);
 /* fd will be closed, or was put there by a call we do not look at: forget that it is not managed. Returns

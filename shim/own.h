@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Our own wrappers for our own use, where just what the program would get is wanted. They have hidden names, since a call
- * to an exported one could end up in another library in front of us.
+ * Our own wrappers for our own use, where just what the program would get is wanted. They have hidden names,
+ * since a call to an exported one could end up in another library in front of us.
  */
 #ifndef SHIM_OWN_H
 #define SHIM_OWN_H
@@ -12,7 +12,8 @@
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
 
-#define SHIM_OWN(name) extern __typeof__(name) shim_own_##name __attribute__((alias(#name), visibility("hidden")));
+#define SHIM_OWN(name)                                                                                       \
+	extern __typeof__(name) shim_own_##name __attribute__((alias(#name), visibility("hidden")));
 
 extern __typeof__(read) shim_own_read;
 extern __typeof__(write) shim_own_write;

@@ -40,11 +40,6 @@ static int copied(int oldfd, int newfd)
 	return newfd;
 }
 
-static bool is_hidden(int fd)
-{
-	return pol_fd_is_ours(fd) && !shim_is_stranger();
-}
-
 /* The descriptor is closed in any case, as close(2) does with an error of its own. */
 SHIM_EXPORT int close(int fd)
 {
@@ -52,7 +47,7 @@ SHIM_EXPORT int close(int fd)
 
 	if (shim_is_idle())
 		return shim_real.close(fd);
-	if (is_hidden(fd))
+	if (shim_fd_is_hidden(fd))
 		return (int)shim_return(-EBADF);
 	if (!shim_fd_forget(fd) || shim_is_stranger())
 		return shim_real.close(fd);
@@ -151,7 +146,7 @@ SHIM_EXPORT int dup(int fd)
 {
 	if (shim_is_idle() || shim_is_stranger())
 		return shim_real.dup(fd);
-	if (pol_fd_is_ours(fd))
+	if (shim_fd_is_hidden(fd))
 		return (int)shim_return(-EBADF);
 	return copied(fd, shim_real.dup(fd));
 }
@@ -162,9 +157,9 @@ static int before_dup(int oldfd, int newfd)
 	struct shim_scope s;
 	int err = 0, saved = errno;
 
-	if (pol_fd_is_ours(oldfd))
+	if (shim_fd_is_hidden(oldfd))
 		return -EBADF;
-	if (!pol_fd_is_ours(newfd) && !shim_fd_forget(newfd))
+	if (!shim_fd_is_hidden(newfd) && !shim_fd_forget(newfd))
 		return 0;
 	if (shim_real.fcntl(oldfd, F_GETFD) < 0) {
 		errno = saved;
@@ -186,7 +181,7 @@ SHIM_EXPORT int dup2(int oldfd, int newfd)
 	if (shim_is_idle() || shim_is_stranger())
 		return shim_real.dup2(oldfd, newfd);
 	if (oldfd == newfd)
-		return pol_fd_is_ours(oldfd) ? (int)shim_return(-EBADF) : shim_real.dup2(oldfd, newfd);
+		return shim_fd_is_hidden(oldfd) ? (int)shim_return(-EBADF) : shim_real.dup2(oldfd, newfd);
 	err = before_dup(oldfd, newfd);
 	return err ? (int)shim_return(err) : copied(oldfd, shim_real.dup2(oldfd, newfd));
 }
@@ -227,7 +222,7 @@ SHIM_EXPORT int fcntl(int fd, int cmd, ...)
 	va_end(ap);
 	if (shim_is_idle())
 		return shim_real.fcntl(fd, cmd, arg);
-	if (is_hidden(fd))
+	if (shim_fd_is_hidden(fd))
 		return (int)shim_return(-EBADF);
 	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !shim_is_stranger())
 		return copied(fd, shim_real.fcntl(fd, cmd, arg));

@@ -3,6 +3,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "range.h"
 #include <stdarg.h>
 
 #define SHIM_TAKE_MAP(x) x
@@ -19,7 +20,7 @@
 
 static bool touches(const void *addr, size_t len)
 {
-	return !shim_is_quiet() && len && pol_addr_is_managed(addr, len);
+	return !shim_is_quiet() && shim_range_is_managed(addr, len);
 }
 
 /* Not ours: libc's, and ours below it ends when the address is fixed. */
@@ -52,6 +53,8 @@ static int map_file(void *addr, size_t len, int prot, int flags, int fd, off_t o
 			err = -EOPNOTSUPP; /* promises that a store is on the medium: ours are in memory */
 		else
 			err = pol_mmap(m, fd, addr, len, prot, flags, off, ret_addr);
+		if (!err)
+			shim_range_add(*ret_addr, len);
 		pol_file_put(m);
 	} else if (!err) {
 		err = -ENOTSUP;
@@ -142,10 +145,13 @@ SHIM_EXPORT void *mremap(void *old, size_t old_len, size_t new_len, int flags, .
 	if (!is_ours && !((flags & MREMAP_FIXED) && touches(new_addr, new_len)))
 		return shim_real.mremap(old, old_len, new_len, flags, new_addr);
 	shim_enter(&s);
-	if (is_ours)
+	if (is_ours) {
 		err = pol_mremap(old, old_len, new_len, flags, new_addr, &ret);
-	else
+		if (!err)
+			shim_range_add(ret, new_len);
+	} else {
 		err = pol_unmap_for_fixed(new_addr, new_len);
+	}
 	shim_leave(&s);
 	if (err < 0)
 		return (void *)shim_return(err);

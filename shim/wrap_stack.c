@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sigaltstack. A program that keeps its whole heap in a managed file (gawk) takes its alternate stack from there, too. The
- * kernel pushes signal frames onto it without a fault that we could answer, so such a stack is replaced by one of
- * ours of the same size; the program reads its own back.
+ * sigaltstack. A program that keeps its whole heap in a managed file (gawk) takes its alternate stack from
+ * there, too. The kernel pushes signal frames onto it without a fault that we could answer, so such a stack
+ * is replaced by one of ours of the same size; the program reads its own back.
  */
 #include "real.h"
 #include "enter.h"
@@ -19,7 +19,8 @@ struct replacement {
 /* Is it one of ours? The mark is unlikely to stand before a stack by chance; a null stack has none. */
 static struct replacement *replacement_of(const stack_t *now)
 {
-	struct replacement *r = (struct replacement *)((char *)now->ss_sp - offsetof(struct replacement, stack));
+	struct replacement *r =
+		(struct replacement *)((char *)now->ss_sp - offsetof(struct replacement, stack));
 
 	if (now->ss_flags & SS_DISABLE || (uintptr_t)now->ss_sp % 4096 != offsetof(struct replacement, stack))
 		return NULL;
@@ -29,8 +30,8 @@ static struct replacement *replacement_of(const stack_t *now)
 static int replace(const stack_t *wanted, stack_t *ret)
 {
 	size_t len = wanted->ss_size + sizeof(struct replacement);
-	struct replacement *r = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
-					       -1, 0);
+	struct replacement *r = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE,
+					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
 	if (r == MAP_FAILED)
 		return -1;
@@ -51,7 +52,7 @@ SHIM_EXPORT int sigaltstack(const stack_t *restrict new, stack_t *restrict old)
 		return shim_real.sigaltstack(new, old);
 	if (shim_real.sigaltstack(NULL, &before))
 		return -1;
-	if (new && !(new->ss_flags & SS_DISABLE) && pol_addr_is_managed(new->ss_sp, new->ss_size)) {
+	if (new && !(new->ss_flags &SS_DISABLE) && pol_addr_is_managed(new->ss_sp, new->ss_size)) {
 		if (replace(new, &set))
 			return -1;
 		ret = shim_real.sigaltstack(&set, NULL);

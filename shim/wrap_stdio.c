@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stdio. libc's streams read and write by system calls that no interposer sees, so a stream on a file that a rule matches
- * is made anew on top of our own read, write, lseek and close: then it agrees with the mappings like any
- * descriptor. Streams on other files are libc's own.
+ * stdio. libc's streams read and write by system calls that no interposer sees, so a stream on a file that a
+ * rule matches is made anew on top of our own read, write, lseek and close: then it agrees with the mappings
+ * like any descriptor. Streams on other files are libc's own.
  */
 #include "real.h"
 #include "enter.h"
@@ -11,8 +11,8 @@
 
 #define SHIM_TAKE_STDIO(x) x
 
-/* The cookie is the descriptor. The four calls below are the ones we export: what a descriptor of a live file does
- * is decided there, at each call. */
+/* The cookie is the descriptor. The four calls below are the ones we export: what a descriptor of a live file
+ * does is decided there, at each call. */
 static ssize_t cookie_read(void *cookie, char *buf, size_t len)
 {
 	return shim_own_read((int)(intptr_t)cookie, buf, len);
@@ -64,7 +64,8 @@ static FILE *on_our_calls(int fd, const char *mode)
 	FILE *f = fopencookie((void *)(intptr_t)fd, direction(mode), io);
 
 	if (f)
-		f->_fileno = fd; /* for fileno(3); a field of the public struct that cookie streams leave unused */
+		f->_fileno =
+			fd; /* for fileno(3); a field of the public struct that cookie streams leave unused */
 	return f;
 }
 
@@ -89,7 +90,8 @@ static int duplicate(FILE *f)
 {
 	int fd = fileno(f);
 
-	return shim_own_fcntl(fd, F_GETFD) & FD_CLOEXEC ? shim_own_fcntl(fd, F_DUPFD_CLOEXEC, 0) : shim_own_dup(fd);
+	return shim_own_fcntl(fd, F_GETFD) & FD_CLOEXEC ? shim_own_fcntl(fd, F_DUPFD_CLOEXEC, 0)
+							: shim_own_dup(fd);
 }
 
 SHIM_EXPORT FILE *fopen(const char *restrict path, const char *restrict mode)
@@ -119,7 +121,8 @@ SHIM_EXPORT FILE *fdopen(int fd, const char *mode)
 	f = shim_real.fdopen(fd, mode);
 	if (!f || !is_managed(fd))
 		return f;
-	/* libc found fd and mode right. Its stream cannot be given back without closing fd: it stays, unused. */
+	/* libc found fd and mode right. Its stream cannot be given back without closing fd: it stays, unused.
+	 */
 	return on_our_calls(fd, mode) ?: f;
 }
 

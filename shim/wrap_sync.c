@@ -3,6 +3,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "range.h"
 
 #define SHIM_TAKE_SYNC(x) x
 
@@ -10,7 +11,7 @@ SHIM_EXPORT int msync(void *addr, size_t len, int flags)
 {
 	struct shim_scope s;
 
-	if (shim_is_quiet() || !len || !pol_addr_is_managed(addr, len))
+	if (shim_is_quiet() || !shim_range_is_managed(addr, len))
 		return shim_real.msync(addr, len, flags);
 	pthread_testcancel();
 	shim_enter(&s);
