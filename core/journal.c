@@ -1,42 +1,13 @@
 /* SPDX-License-Identifier: MIT */
+/* Building a commit, making it durable, and bringing it into the file. */
 #define _GNU_SOURCE 1
-#include "journal.h"
+#include "journal_priv.h"
 #include "bug.h"
 #include "recover.h"
 #include "vm_sys.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
-#include <sys/uio.h>
-
-#define ZERO_STEP_MIN (256u << 10)
-#define ZERO_STEP_MAX (4u << 20)
-
-static const uint8_t zeros[64 << 10];
-
-/* ---- the position ---- */
-
-uint64_t vm_journal_mark(struct vm_journal *j, struct vm_journal_mark *ret)
-{
-	uint64_t turn;
-
-	do {
-		turn = atomic_load(&j->pos->turn);
-		*ret = j->pos->mark[turn & 1];
-		atomic_thread_fence(memory_order_acquire);
-	} while (turn != atomic_load(&j->pos->turn));
-	return turn;
-}
-
-/* J6: fill the mark that does not count, then let it count. */
-void vm_journal_set_mark(struct vm_journal *j, const struct vm_journal_mark *m)
-{
-	uint64_t turn = atomic_load(&j->pos->turn);
-
-	j->pos->mark[(turn + 1) & 1] = *m;
-	atomic_store(&j->pos->turn, turn + 1);
-}
 
 int vm_journal_init(struct vm_journal *j)
 {
@@ -48,123 +19,6 @@ void vm_journal_fini(struct vm_journal *j)
 {
 	vm_frame_free(j->frame);
 	j->frame = NULL;
-}
-
-/* ---- writing ---- */
-
-static int datasync(int fd)
-{
-	int err;
-
-	do {
-		err = vm_sys->fdatasync(fd);
-	} while (err == -EINTR);
-	return err;
-}
-
-/* Write zeros from *alloc on, so that the frames to come overwrite blocks that are there and their fdatasync
- * has no metadata to write. Only a help: where it ends, *alloc tells. */
-static void zero_ahead(int fd, uint64_t limit, uint64_t *alloc)
-{
-	uint64_t step = *alloc - VM_JOURNAL_START;
-	uint64_t stop;
-
-	step = step < ZERO_STEP_MIN ? ZERO_STEP_MIN : step > ZERO_STEP_MAX ? ZERO_STEP_MAX : step;
-	stop = *alloc + step < limit ? *alloc + step : limit;
-	while (*alloc < stop) {
-		struct iovec iov[16];
-		uint64_t left = stop - *alloc;
-		int n = 0;
-		ssize_t len;
-
-		for (; n < 16 && left; n++) {
-			iov[n].iov_base = (void *)(uintptr_t)zeros;
-			iov[n].iov_len = left < sizeof(zeros) ? (size_t)left : sizeof(zeros);
-			left -= iov[n].iov_len;
-		}
-		len = vm_sys->pwritev(fd, iov, n, (off_t)*alloc);
-		if (len <= 0)
-			return;
-		*alloc += (uint64_t)len;
-	}
-}
-
-static int write_slot(int fd, uint32_t slot, const struct vm_journal_header *h)
-{
-	uint8_t buf[VM_JOURNAL_SLOT] = {0};
-
-	memcpy(buf, h, sizeof(*h));
-	return vm_sys_pwrite_full(fd, buf, sizeof(buf), (off_t)slot * VM_JOURNAL_SLOT);
-}
-
-static int get_salt(uint64_t *ret)
-{
-	*ret = 0;
-	while (!*ret) {
-		ssize_t n = vm_sys->getrandom(ret, sizeof(*ret), 0);
-
-		if (n < 0 && n != -EINTR)
-			return (int)n;
-		if (n != sizeof(*ret))
-			*ret = 0;
-	}
-	return 0;
-}
-
-int vm_journal_start_over(struct vm_journal *j, uint64_t size)
-{
-	struct vm_journal_header h = {.magic = VM_JOURNAL_MAGIC,
-				      .version = VM_JOURNAL_VERSION,
-				      .len = sizeof(h),
-				      .dev = j->id.dev,
-				      .ino = j->id.ino,
-				      .igen = j->id.igen,
-				      .size = size};
-	struct vm_journal_mark m;
-	uint32_t first;
-	int err;
-
-	vm_journal_mark(j, &m);
-	BUG_ON(m.applied != m.tail && !(m.flags & VM_MARK_START)); /* J4 */
-	memcpy(h.name, j->id.name, sizeof(h.name));
-
-	/* From here on the disk may hold the new header, or not: frames of either generation could be lost.
-	 */
-	m.flags |= VM_MARK_START;
-	m.generation++;
-	vm_journal_set_mark(j, &m);
-	err = get_salt(&m.salt);
-	if (err)
-		return err;
-	h.generation = m.generation;
-	h.salt = m.salt;
-	h.base_txid = m.txid;
-	h.sum = vm_journal_header_sum(&h);
-
-	/* the slot that is not known to be good goes first: the other one counts until this is durable */
-	first = !m.good_slot;
-	err = write_slot(j->fd, first, &h);
-	if (!err)
-		err = datasync(j->fd);
-	if (err)
-		return err;
-	m.good_slot = first;
-	/* The second is a spare for a damaged first. Should this fail the next start-over writes it first. */
-	(void)write_slot(j->fd, !first, &h);
-
-	m.flags = 0;
-	m.tail = m.synced = m.applied = VM_JOURNAL_START;
-	m.chain = m.salt;
-	m.seq = m.durable_seq = 0;
-	m.size = size;
-	if (m.alloc > j->limit && !vm_sys->ftruncate(j->fd, (off_t)j->limit))
-		m.alloc = j->limit;
-	if (m.alloc <= VM_JOURNAL_START) {
-		m.alloc = VM_JOURNAL_START;
-		zero_ahead(j->fd, j->limit, &m.alloc);
-	}
-	vm_journal_set_mark(j, &m);
-	return 0;
 }
 
 void vm_journal_begin(struct vm_journal *j)
@@ -271,8 +125,10 @@ bool vm_journal_has_runs(const struct vm_journal *j)
  * nothing. The result is not looked at: there is no more that could be done. */
 static void neutralise(struct vm_journal *j, uint64_t off)
 {
-	(void)vm_sys_pwrite_full(j->fd, zeros, VM_JOURNAL_ALIGN, (off_t)off);
-	(void)datasync(j->fd);
+	static const uint8_t zeros[VM_JOURNAL_ALIGN];
+
+	(void)vm_sys_pwrite_full(j->fd, zeros, sizeof(zeros), (off_t)off);
+	(void)vm_journal_datasync(j->fd);
 }
 
 /* After a failed fdatasync the kernel may call pages clean that the disk does not have: write the frames of
@@ -307,7 +163,7 @@ static int sync_frames(struct vm_journal *j, struct vm_journal_mark *m)
 	if (m->flags & VM_MARK_REWRITE)
 		err = rewrite_unsynced(j, m);
 	if (!err)
-		err = datasync(j->fd);
+		err = vm_journal_datasync(j->fd);
 	if (!err) {
 		m->flags &= ~VM_MARK_REWRITE;
 		return 0;
@@ -334,8 +190,8 @@ int vm_journal_commit(struct vm_journal *j, const struct vm_txn *txn, bool sync)
 		neutralise(j, start);
 		return err;
 	}
-	if (j->alloc - j->tail < ZERO_STEP_MIN / 4)
-		zero_ahead(j->fd, j->limit, &j->alloc);
+	if (j->alloc - j->tail < VM_JOURNAL_AHEAD_MIN)
+		vm_journal_zero_ahead(j->fd, j->limit, &j->alloc);
 	m.tail = j->tail;
 	m.alloc = j->alloc;
 	m.chain = j->chain;
@@ -422,7 +278,7 @@ int vm_journal_checkpoint(struct vm_journal *j, int data_fd)
 		return vm_journal_start_over(j, m.size);
 	if (m.tail == VM_JOURNAL_START)
 		return 0;
-	err = datasync(data_fd);
+	err = vm_journal_datasync(data_fd);
 	if (err) {
 		/* pages of the file may be lost though the kernel calls them clean: replay them all */
 		m.applied = VM_JOURNAL_START;

@@ -60,6 +60,8 @@ static inline uint64_t vm_frame_space(const struct vm_frame *fr)
 {
 	return (sizeof(*fr) + (uint64_t)fr->len + VM_JOURNAL_ALIGN - 1) & ~(uint64_t)(VM_JOURNAL_ALIGN - 1);
 }
+/* The run at p, and where its bytes are; NULL when it does not fit. */
+const uint8_t *vm_run_at(const uint8_t *p, const uint8_t *stop, struct vm_run *ret);
 /* Give the file the size of a commit, then its bytes; base: the VM_RUN_BASE runs or the others. */
 int vm_apply_size(int data_fd, const struct vm_frame *commit);
 int vm_apply_runs(int data_fd, const struct vm_frame *commit, const void *payload, size_t len, bool base);
