@@ -138,6 +138,25 @@ int vm_fileh_idle(struct vm_fileh *h)
 	return err;
 }
 
+int vm_fileh_rename_begin(struct vm_fileh *h)
+{
+	int err = 0;
+
+	vm_fileh_begin_busy(h);
+	if (h->file->ops->idle)
+		err = h->file->ops->idle(h->file);
+	if (err)
+		vm_fileh_end_busy(h);
+	return err;
+}
+
+void vm_fileh_rename_end(struct vm_fileh *h, bool moved)
+{
+	if (moved && h->file->ops->moved)
+		h->file->ops->moved(h->file);
+	vm_fileh_end_busy(h);
+}
+
 int vm_fileh_reserve(struct vm_fileh *h, uint64_t off, uint64_t len)
 {
 	int err;

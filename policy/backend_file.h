@@ -30,6 +30,7 @@ struct pol_file_priv {
 	uint8_t *scratch;		 /* POL_FILE_BATCH blocks as they are committed */
 	struct pol_file_extent *extents; /* of this transaction */
 	size_t nextents, max_extents;
+	const char *arg;      /* the rule's journal directory, or NULL (fixed) */
 	char dir[PATH_MAX];   /* where the journal is */
 	char jpath[PATH_MAX]; /* the journal */
 };
@@ -74,5 +75,22 @@ int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *comm
 			 size_t len);
 
 /* ---- backend_file.c ---- */
+
+/* Zeroed memory of our own; NULL: none. */
+void *pol_file_memory(size_t len);
+/* Run what writes to the file, without taking a change of somebody else's for ours. */
+int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int data_fd));
+/* Operations that others are made of. */
+int pol_file_size(struct vm_bigfile *f, uint64_t *ret_size);
+int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf);
+int pol_file_open_write(struct vm_bigfile *f);
+int pol_file_checkpoint(struct vm_bigfile *f);
+
+/* ---- backend_file_txn.c: the operations of a transaction ---- */
+
+int pol_file_begin(struct vm_bigfile *f);
+int pol_file_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const void *buf, unsigned flags);
+int pol_file_commit(struct vm_bigfile *f, const struct vm_txn *txn, unsigned flags);
+void pol_file_abort(struct vm_bigfile *f);
 
 #endif

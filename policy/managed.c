@@ -312,6 +312,33 @@ struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
 	return m;
 }
 
+int pol_rename_begin(int dirfd, const char *path, struct pol_file **ret_m)
+{
+	struct pol_file *m = pol_file_of_path(dirfd, path, false);
+	int err = m ? vm_fileh_rename_begin(m->h) : 0;
+
+	if (err) {
+		pol_file_failed(m, "rename: what was committed could not be brought in place", err);
+		(void)pol_fd_close(m); /* never the last one's release: the file is in use */
+		m = NULL;
+	}
+	*ret_m = m;
+	return err;
+}
+
+void pol_rename_end(struct pol_file *m, bool done)
+{
+	char path[PATH_MAX + 1];
+
+	if (done && path_of_fd(m->file.fd, path)) {
+		pol_lock();
+		strcpy(m->path, path);
+		pol_unlock();
+	}
+	vm_fileh_rename_end(m->h, done);
+	(void)pol_fd_close(m); /* logged, when it was the last */
+}
+
 /* ---- live ---- */
 
 /* A descriptor of the file with a position, flags and life of its own, at home; the program's cannot serve. */

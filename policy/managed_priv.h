@@ -33,7 +33,7 @@ struct pol_file {
 	uint64_t last_commit_usec;   /* realtime */
 	uint64_t ncommits, nfailed;
 	char last_error[256];
-	char path[PATH_MAX]; /* canonical (fixed) */
+	char path[PATH_MAX]; /* canonical; follows a rename by this process */
 	struct pol_file *next;
 };
 

@@ -36,6 +36,9 @@
 #ifndef SHIM_TAKE_STDIO
 #define SHIM_TAKE_STDIO(x)
 #endif
+#ifndef SHIM_TAKE_NAME
+#define SHIM_TAKE_NAME(x)
+#endif
 #ifndef SHIM_TAKE_EXEC
 #define SHIM_TAKE_EXEC(x)
 #endif

@@ -5,7 +5,7 @@
  * is replaced by one of ours of the same size; the program reads its own back.
  */
 #include "real.h"
-#include "enter.h"
+#include "range.h"
 
 #define SHIM_TAKE_STACK(x) x
 
@@ -24,7 +24,7 @@ static struct replacement *replacement_of(const stack_t *now)
 
 	if (now->ss_flags & SS_DISABLE || (uintptr_t)now->ss_sp % 4096 != offsetof(struct replacement, stack))
 		return NULL;
-	return r->len == now->ss_size + sizeof(*r) && pol_addr_is_managed(r->programs.ss_sp, 1) ? r : NULL;
+	return r->len == now->ss_size + sizeof(*r) && shim_range_is_managed(r->programs.ss_sp, 1) ? r : NULL;
 }
 
 static int replace(const stack_t *wanted, stack_t *ret)
@@ -52,7 +52,7 @@ SHIM_EXPORT int sigaltstack(const stack_t *restrict new, stack_t *restrict old)
 		return shim_real.sigaltstack(new, old);
 	if (shim_real.sigaltstack(NULL, &before))
 		return -1;
-	if (new && !(new->ss_flags &SS_DISABLE) && pol_addr_is_managed(new->ss_sp, new->ss_size)) {
+	if (new && !(new->ss_flags & SS_DISABLE) && shim_range_is_managed(new->ss_sp, new->ss_size)) {
 		if (replace(new, &set))
 			return -1;
 		ret = shim_real.sigaltstack(&set, NULL);

@@ -108,6 +108,10 @@ int vm_fileh_checkpoint(struct vm_fileh *h);
 /* The process may end, or begin another program, at any moment: others who have the handle know all its stores; if there
  * are none, nothing is left behind in storage that is not needed. The handle stays usable. */
 int vm_fileh_idle(struct vm_fileh *h);
+/* Between these two nothing is committed, and storage has no journal or the like by f->path, which may change. moved: it
+ * did. An error of begin (what was committed could not be brought in place): nothing is held. */
+int vm_fileh_rename_begin(struct vm_fileh *h);
+void vm_fileh_rename_end(struct vm_fileh *h, bool moved);
 /* Reserve space in storage for [off, off + len), so that a commit there does not fail for lack of it. -EOPNOTSUPP: the
  * backend cannot. */
 int vm_fileh_reserve(struct vm_fileh *h, uint64_t off, uint64_t len);
