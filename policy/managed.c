@@ -498,7 +498,7 @@ static int end_locked(struct pol_file *m)
 	m->busy = true;
 	pol_unlock();
 	if (m->rule->commit & (1u << POL_EV_RELEASE))
-		err = pol_file_commit(m, !m->rule->lazy, true, &res);
+		err = pol_commit_file(m, !m->rule->lazy, true, &res);
 	if (!err) {
 		/* from here on descriptor calls go to libc; the file holds the commit already */
 		__atomic_store_n(&m->h, NULL, __ATOMIC_RELEASE);

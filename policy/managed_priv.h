@@ -52,7 +52,7 @@ uint64_t pol_now_usec(int clock);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
 /* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */
-int pol_file_commit(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
+int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
 /* The file of a handle, with a reference, or NULL. */
 struct pol_file *pol_file_of_handle(struct vm_fileh *h);
 /* The live file after prev (NULL: the first), with a reference; prev's is given back. NULL: there are no more. */

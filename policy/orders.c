@@ -43,7 +43,7 @@ static void for_each_meant(const char *path, struct pol_result *ret, int (*op)(s
 static int commit_one(struct pol_file *m, struct pol_result *ret)
 {
 	struct vm_commit_result res;
-	int err = pol_file_commit(m, true, false, &res);
+	int err = pol_commit_file(m, true, false, &res);
 
 	ret->txid = res.txid;
 	ret->npages += res.npages;
@@ -218,7 +218,7 @@ void pol_managed_deferred(void)
 	obey(__atomic_exchange_n(&signalled, 0, __ATOMIC_SEQ_CST));
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m))
 		if (__atomic_exchange_n(&m->wanted, 0, __ATOMIC_SEQ_CST) & POL_WANT_COMMIT)
-			(void)pol_file_commit(m, !m->rule->lazy, false, &res); /* MS_ASYNC has nobody to tell: logged */
+			(void)pol_commit_file(m, !m->rule->lazy, false, &res); /* MS_ASYNC has nobody to tell: logged */
 }
 
 #define DIRTY_POLL_USEC 500000u /* only for rules with a dirty limit */

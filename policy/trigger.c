@@ -31,7 +31,7 @@ static const struct trigger {
 #define LAZY_USEC 50000u
 #define IDLE_USEC 3000000u
 
-int pol_file_commit(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret)
+int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret)
 {
 	struct vm_fileh *h = m->h;
 	struct vm_fileh_stat st;
@@ -77,7 +77,7 @@ int pol_event(struct pol_file *m, enum pol_event ev)
 		pol_control_kick();
 		return 0;
 	}
-	return pol_file_commit(m, t->asked || !m->rule->lazy, t->own_only, &res);
+	return pol_commit_file(m, t->asked || !m->rule->lazy, t->own_only, &res);
 }
 
 int pol_event_all(enum pol_event ev)

@@ -98,7 +98,7 @@ static int do_path(const struct recover_args *a, const struct pol_config *config
 
 	if (!path) {
 		err = -errno;
-		snprintf(r.text, sizeof(r.text), "%s", strerror(-err));
+		snprintf(r.text, sizeof(r.text), "%s: %s", arg, strerror(-err));
 		path = cli_need(strdup(arg));
 	} else {
 		rule = pol_config_rule(config, path);
@@ -119,9 +119,9 @@ static int do_path(const struct recover_args *a, const struct pol_config *config
 	if (a->json)
 		json_object_array_add(results, result(path, state, err, &r));
 	else if (!err || !strcmp(state, "needs recovery"))
-		printf("%s: %s%s%s\n", path, state, *r.text ? ": " : "", r.text);
+		printf("%s\n", *r.text ? r.text : path); /* the text names the path and the state */
 	else
-		cli_error("%s: %s%s%s (%s)", path, state, *r.text ? ": " : "", r.text, pol_errno_name(err));
+		cli_error("%s (%s, %s)", *r.text ? r.text : path, state, pol_errno_name(err));
 	free(path);
 	return err;
 }
