@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Choosing an engine, and what both share: harvest, freeze, thaw. */
 #include "internal.h"
+#include "uffd.h"
 #include <errno.h>
 #include <linux/futex.h>
 #include <limits.h>

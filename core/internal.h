@@ -50,6 +50,9 @@ void vm_ram_close(struct vm_ram *r);
 int vm_ram_resize(struct vm_ram *r, uint64_t size);
 /* Put npages at pgoff; what lies beyond size is cut. */
 int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
+/* The same without the kernel's lock of the memfd: a program that writes into the file from one of its pages that is not
+ * loaded holds that lock until somebody filled the page. */
+int vm_ram_fill_mapped(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
 /* Copy pages out; beyond the end zeros. */
 int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
 /* Free the pages of [start, stop): every mapping in every process faults again. */
@@ -123,7 +126,6 @@ int vm_load_again(struct vm_fileh *h, uint64_t start, uint64_t stop);
 
 extern const struct vm_engine_ops *vm_engine_ops;
 extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
-bool vm_uffd_is_full(void); /* kernel accesses to missing pages are served, too */
 /* Harvest all mappings of h in this process. Map and handle lock held. */
 int vm_harvest(struct vm_fileh *h);
 /* Stores (loads, too, when all) into this process's mappings of h wait until thaw. runs NULL: everywhere. Map and handle

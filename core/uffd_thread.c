@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* The thread that loads what is touched first: one a process, from the first lazy mapping on, all signals blocked. */
+#include "uffd.h"
+#include "uapi.h"
+#include <errno.h>
+#include <poll.h>
+
+static bool thread_runs; /* (map lock) */
+
+static void zero_page(uintptr_t addr)
+{
+	struct uffdio_zeropage z = {.range = {addr, VM_PAGE}};
+
+	/* EEXIST: somebody was faster; anything else: the thread faults again and we come back */
+	(void)vm_uffd_ioctl(UFFDIO_ZEROPAGE, &z);
+}
+
+/* The page cannot be had: whoever touches it gets SIGBUS, until an invalidation takes the mark away. */
+static void poison(uintptr_t addr)
+{
+	struct uffdio_poison p = {.range = {addr, VM_PAGE}};
+
+	(void)vm_uffd_ioctl(UFFDIO_POISON, &p);
+}
+
+static void wake(uintptr_t addr, size_t len)
+{
+	struct uffdio_range r = {addr, len};
+
+	(void)vm_uffd_ioctl(UFFDIO_WAKE, &r); /* fails only when the mapping is gone, and its waiters with it */
+}
+
+static void serve(uintptr_t addr)
+{
+	uint64_t pgoff, start, stop, skip;
+	struct vm_fileh *h;
+	struct vma *v;
+	bool absent;
+	int err;
+
+	vm_lock(&vm_map_lock);
+	v = vm_vma_at(addr);
+	if (!v) {
+		vm_unlock(&vm_map_lock);
+		wake(addr, VM_PAGE);
+		return;
+	}
+	h = v->fileh;
+	vm_fileh_pin(h);
+	pgoff = v->pgoff + ((addr - v->start) >> VM_PAGE_SHIFT);
+	vm_readahead(h, pgoff, &start, &stop);
+	vm_unlock(&vm_map_lock);
+
+	err = vm_load(h, start, stop);
+	if (err)
+		err = vm_load(h, pgoff, pgoff + 1); /* only the neighbours could not be had? */
+
+	vm_lock(&vm_map_lock);
+	if (vm_vma_at(addr) == v && v->fileh == h && vm_vma_addr(v, pgoff) == addr) {
+		vm_fileh_lock(h);
+		absent = vm_page_state(h, pgoff) != VM_EMPTY && vm_ram_next(&h->ram, pgoff, pgoff + 1, &skip) != pgoff;
+		vm_fileh_unlock(h);
+		if (err)
+			poison(addr);
+		else if (absent) /* known to be zeros, never put into ram */
+			zero_page(addr);
+		for (uint64_t pg = start < v->pgoff ? v->pgoff : start; pg < stop && pg < vm_vma_pgstop(v);
+		     pg = vm_vma_pgstop(v))
+			wake(vm_vma_addr(v, pg),
+			     ((stop < vm_vma_pgstop(v) ? stop : vm_vma_pgstop(v)) - pg) << VM_PAGE_SHIFT);
+	}
+	vm_unlock(&vm_map_lock);
+	wake(addr, VM_PAGE);
+	vm_fileh_unpin(h);
+}
+
+static void *handler_main(void *arg)
+{
+	struct uffd_msg msg[16];
+
+	(void)arg;
+	vm_thread_begin();
+	for (;;) {
+		struct pollfd pfd = {.fd = vm_uffd_fd(), .events = POLLIN};
+		ssize_t n;
+
+		if (poll(&pfd, 1, -1) < 0)
+			continue; /* all signals are blocked: only a debugger interrupts */
+		n = vm_sys->read(vm_uffd_fd(), msg, sizeof(msg));
+		for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)
+			if (msg[i].event == UFFD_EVENT_PAGEFAULT)
+				serve((uintptr_t)msg[i].arg.pagefault.address & ~(VM_PAGE - 1));
+	}
+	return NULL;
+}
+
+int vm_uffd_need_thread(void)
+{
+	/* glibc's two internal signals stay: setuid() waits for every thread to answer one */
+	const uint64_t all = ~(3ull << 31);
+	pthread_attr_t attr;
+	uint64_t old;
+	pthread_t t;
+	int err;
+
+	if (thread_runs)
+		return 0;
+	err = pthread_attr_init(&attr);
+	if (err)
+		return -err;
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
+	(void)pthread_attr_setstacksize(&attr, 128 * 1024);
+	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
+	err = pthread_create(&t, &attr, handler_main, NULL);
+	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);
+	(void)pthread_attr_destroy(&attr);
+	thread_runs = !err;
+	return -err;
+}
+
+void vm_uffd_thread_fork_child(void)
+{
+	thread_runs = false;
+}
