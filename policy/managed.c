@@ -21,7 +21,6 @@ struct pol_file *pol_files;
 static struct pol_file *free_list; /* (pol_lock) */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a file's busy, refs or h */
-static unsigned nlive;					   /* (atomic) */
 
 void pol_lock(void)
 {
@@ -42,6 +41,16 @@ void pol_lock_fork_child(void)
 		m->refs = 0; /* those at work are in the parent */
 		m->busy = false;
 	}
+}
+
+void pol_wait(void)
+{
+	(void)pthread_cond_wait(&changed, &lock);
+}
+
+void pol_changed(void)
+{
+	(void)pthread_cond_broadcast(&changed);
 }
 
 uint64_t pol_now_usec(int clock)
@@ -104,11 +113,6 @@ static void free_if_unused_locked(struct pol_file *m)
 	free_list = m;
 }
 
-unsigned pol_nlive(void)
-{
-	return __atomic_load_n(&nlive, __ATOMIC_ACQUIRE);
-}
-
 bool pol_file_is_live(struct pol_file *m)
 {
 	return __atomic_load_n(&m->h, __ATOMIC_ACQUIRE);
@@ -144,7 +148,7 @@ struct pol_file *pol_file_next(struct pol_file *prev)
 		if (m->busy) { /* coming or going: it counts once that is decided */
 			m->refs++;
 			while (m->busy)
-				(void)pthread_cond_wait(&changed, &lock);
+				pol_wait();
 			m->refs--;
 		} else {
 			m = m->next;
@@ -258,7 +262,7 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 		(*ret_m)->refused = refused;
 	}
 	(*ret_m)->busy = false;
-	(void)pthread_cond_broadcast(&changed);
+	pol_changed();
 	return 0;
 }
 
@@ -274,7 +278,7 @@ int pol_fd_open(int fd, int flags, struct pol_file **ret_m)
 		return 0;
 	pol_lock();
 	while ((m = find_locked(st.st_dev, st.st_ino)) && m->busy)
-		(void)pthread_cond_wait(&changed, &lock);
+		pol_wait();
 	if (!m)
 		err = discover_locked(fd, &st, &m);
 	if (m) {
@@ -303,7 +307,7 @@ struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
 		return NULL;
 	pol_lock();
 	while ((m = find_locked(st.st_dev, st.st_ino)) && m->busy)
-		(void)pthread_cond_wait(&changed, &lock);
+		pol_wait();
 	if (m && !m->h)
 		m = NULL;
 	if (m)
@@ -339,181 +343,7 @@ void pol_rename_end(struct pol_file *m, bool done)
 	(void)pol_fd_close(m); /* logged, when it was the last */
 }
 
-/* ---- live ---- */
-
-/* A descriptor of the file with a position, flags and life of its own, at home; the program's cannot serve. */
-static int reopen(int fd, bool for_writing, int *home)
-{
-	char link[32];
-	int fl;
-
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	*home = vm_sys->openat(AT_FDCWD, link, (for_writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY, 0);
-	if (*home < 0) { /* no /proc, or permissions that were dropped since: share the program's, unless it appends */
-		fl = vm_sys->fcntl(fd, F_GETFL, 0);
-		if (!for_writing || (fl >= 0 && !(fl & O_APPEND)))
-			*home = vm_sys->fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	}
-	if (*home < 0) {
-		int err = *home;
-
-		*home = -1;
-		return err;
-	}
-	return vm_fd_adopt(home);
-}
-
-static int open_handle(struct pol_file *m, int fd, bool for_writing)
-{
-	char err_text[256] = "";
-	struct vm_fileh *h;
-	const char *arg;
-	int err;
-
-	err = pol_engine_start();
-	if (err)
-		return err;
-	m->file.ops = pol_backend_get(m->rule->backend, m->rule->backend_arg, &arg, err_text, sizeof(err_text));
-	if (!m->file.ops) {
-		pol_log(POL_LOG_ERROR, "%s: %s", m->path, err_text);
-		return -ELIBACC;
-	}
-	if (m->file.ops == &pol_backend_file)
-		arg = m->rule->journal_dir;
-	err = reopen(fd, for_writing, &m->file.fd);
-	if (err)
-		return err;
-	m->file.writable = for_writing;
-	err = vm_fileh_open(&m->file, arg, (enum vm_load)m->rule->load, &h);
-	if (!err && for_writing && m->file.ops->open_write) {
-		err = m->file.ops->open_write(&m->file);
-		if (err)
-			(void)vm_fileh_close(h); /* err is the one to report */
-	}
-	if (err) {
-		vm_fd_drop(&m->file.fd);
-		return err;
-	}
-	__atomic_store_n(&m->h, h, __ATOMIC_RELEASE);
-	return 0;
-}
-
-/* A live file that was read only so far is about to be written. */
-static int become_writable(struct pol_file *m, int fd)
-{
-	int err;
-
-	if (m->file.writable)
-		return 0;
-	/* the old descriptor stays open: closing it would drop the program's fcntl locks on the file */
-	m->fd_before = -1;
-	err = reopen(fd, true, &m->fd_before);
-	if (err)
-		return err;
-	vm_fd_swap(&m->file.fd, &m->fd_before);
-	m->file.writable = 1;
-	if (m->file.ops->open_write)
-		err = m->file.ops->open_write(&m->file);
-	if (err)
-		m->file.writable = 0;
-	return err;
-}
-
-static void first_live(void);
-
-int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
-{
-	int err;
-
-	pol_lock();
-	while (m->busy)
-		(void)pthread_cond_wait(&changed, &lock);
-	err = m->refused;
-	if (err || (m->h && (!for_writing || m->file.writable))) {
-		pol_unlock();
-		return err;
-	}
-	m->busy = true;
-	pol_unlock();
-
-	bool was_live = m->h;
-
-	if (was_live)
-		err = become_writable(m, fd);
-	else
-		err = open_handle(m, fd, for_writing);
-
-	pol_lock();
-	m->busy = false;
-	if (!err && !was_live) {
-		if (m->rule->interval_usec)
-			m->next_interval_usec = pol_now_usec(CLOCK_MONOTONIC) + m->rule->interval_usec;
-		__atomic_add_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
-	}
-	(void)pthread_cond_broadcast(&changed);
-	pol_unlock();
-	if (!err && !was_live) {
-		first_live();
-		pol_log(POL_LOG_INFO, "%s: managed by rule '%s', backend %s", m->path, m->rule->name, m->file.ops->name);
-	} else if (err) {
-		pol_file_failed(m, "cannot be managed", err);
-	}
-	return err;
-}
-
-static void (*signals_changed)(void);
-
-void pol_set_signals_hook(void (*hook)(void))
-{
-	signals_changed = hook;
-}
-
-/* The first live file of the process: handlers and the helper thread are needed from now on. */
-static void first_live(void)
-{
-	int err;
-
-	if (pol_nlive() == 1 && signals_changed)
-		signals_changed();
-	err = pol_control_start();
-	if (err)
-		pol_log(POL_LOG_WARN, "no helper thread: %s; timers, MS_ASYNC and the control socket do not work",
-			pol_errno_name(err));
-}
-
 /* ---- ended ---- */
-
-static bool is_due_locked(const struct pol_file *m)
-{
-	return m->h && !m->busy && !m->nfds && !m->refs && !vm_fileh_nvmas(m->h);
-}
-
-/* The release. Lock held, and again on return. */
-static int end_locked(struct pol_file *m)
-{
-	struct vm_commit_result res;
-	struct vm_fileh *h = m->h;
-	int err = 0;
-
-	m->busy = true;
-	pol_unlock();
-	if (m->rule->commit & (1u << POL_EV_RELEASE))
-		err = pol_commit_file(m, !m->rule->lazy, true, &res);
-	if (!err) {
-		/* from here on descriptor calls go to libc; the file holds the commit already */
-		__atomic_store_n(&m->h, NULL, __ATOMIC_RELEASE);
-		err = vm_fileh_close(h);
-		if (err)
-			pol_file_failed(m, "end of use", err);
-		vm_fd_drop(&m->file.fd);
-		vm_fd_drop(&m->fd_before);
-		__atomic_sub_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
-	} /* else: it stays live with its stores; the next event, or whoever opens it again, tries once more */
-	pol_lock();
-	m->busy = false;
-	(void)pthread_cond_broadcast(&changed);
-	return err;
-}
 
 int pol_fd_close(struct pol_file *m)
 {
@@ -521,8 +351,8 @@ int pol_fd_close(struct pol_file *m)
 
 	pol_lock();
 	m->nfds--;
-	if (is_due_locked(m))
-		err = end_locked(m);
+	if (pol_file_is_due_locked(m))
+		err = pol_file_end_locked(m);
 	free_if_unused_locked(m);
 	pol_unlock();
 	return err;
@@ -532,8 +362,8 @@ void pol_file_put(struct pol_file *m)
 {
 	pol_lock();
 	m->refs--;
-	if (is_due_locked(m))
-		(void)end_locked(m); /* logged; the file stays live when the commit failed */
+	if (pol_file_is_due_locked(m))
+		(void)pol_file_end_locked(m); /* logged; the file stays live when the commit failed */
 	free_if_unused_locked(m);
 	pol_unlock();
 }

@@ -47,10 +47,17 @@ int pol_engine_start(void);
 void pol_lock(void);
 void pol_unlock(void);
 void pol_lock_fork_child(void);
+/* Wait for, and tell of, a change of some file's busy or h. Lock held. */
+void pol_wait(void);
+void pol_changed(void);
 uint64_t pol_now_usec(int clock);
 
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
+/* Is nobody using it any more? Lock held. */
+bool pol_file_is_due_locked(const struct pol_file *m);
+/* The release: commit, and no longer live. On an error it stays live. Lock held, and again on return. */
+int pol_file_end_locked(struct pol_file *m);
 /* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */
 int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
 /* The file of a handle, with a reference, or NULL. */

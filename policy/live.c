@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* A managed file goes live, and ends. */
+#include "managed_priv.h"
+#include "backends.h"
+#include "log.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <time.h>
+
+static unsigned nlive; /* (atomic) */
+
+unsigned pol_nlive(void)
+{
+	return __atomic_load_n(&nlive, __ATOMIC_ACQUIRE);
+}
+
+/* A descriptor of the file with a position, flags and life of its own, at home; the program's cannot serve. */
+static int reopen(int fd, bool for_writing, int *home)
+{
+	char link[32];
+	int fl;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	*home = vm_sys->openat(AT_FDCWD, link, (for_writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY, 0);
+	if (*home < 0) { /* no /proc, or permissions that were dropped since: share the program's, unless it appends */
+		fl = vm_sys->fcntl(fd, F_GETFL, 0);
+		if (!for_writing || (fl >= 0 && !(fl & O_APPEND)))
+			*home = vm_sys->fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	}
+	if (*home < 0) {
+		int err = *home;
+
+		*home = -1;
+		return err;
+	}
+	return vm_fd_adopt(home);
+}
+
+static int open_handle(struct pol_file *m, int fd, bool for_writing)
+{
+	char err_text[256] = "";
+	struct vm_fileh *h;
+	const char *arg;
+	int err;
+
+	err = pol_engine_start();
+	if (err)
+		return err;
+	m->file.ops = pol_backend_get(m->rule->backend, m->rule->backend_arg, &arg, err_text, sizeof(err_text));
+	if (!m->file.ops) {
+		pol_log(POL_LOG_ERROR, "%s: %s", m->path, err_text);
+		return -ELIBACC;
+	}
+	if (m->file.ops == &pol_backend_file)
+		arg = m->rule->journal_dir;
+	err = reopen(fd, for_writing, &m->file.fd);
+	if (err)
+		return err;
+	m->file.writable = for_writing;
+	err = vm_fileh_open(&m->file, arg, (enum vm_load)m->rule->load, &h);
+	if (!err && for_writing && m->file.ops->open_write) {
+		err = m->file.ops->open_write(&m->file);
+		if (err)
+			(void)vm_fileh_close(h); /* err is the one to report */
+	}
+	if (err) {
+		vm_fd_drop(&m->file.fd);
+		return err;
+	}
+	__atomic_store_n(&m->h, h, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* A live file that was read only so far is about to be written. */
+static int become_writable(struct pol_file *m, int fd)
+{
+	int err;
+
+	if (m->file.writable)
+		return 0;
+	/* the old descriptor stays open: closing it would drop the program's fcntl locks on the file */
+	m->fd_before = -1;
+	err = reopen(fd, true, &m->fd_before);
+	if (err)
+		return err;
+	vm_fd_swap(&m->file.fd, &m->fd_before);
+	m->file.writable = 1;
+	if (m->file.ops->open_write)
+		err = m->file.ops->open_write(&m->file);
+	if (err)
+		m->file.writable = 0;
+	return err;
+}
+
+static void first_live(void);
+
+int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
+{
+	int err;
+
+	pol_lock();
+	while (m->busy)
+		pol_wait();
+	err = m->refused;
+	if (err || (m->h && (!for_writing || m->file.writable))) {
+		pol_unlock();
+		return err;
+	}
+	m->busy = true;
+	pol_unlock();
+
+	bool was_live = m->h;
+
+	if (was_live)
+		err = become_writable(m, fd);
+	else
+		err = open_handle(m, fd, for_writing);
+
+	pol_lock();
+	m->busy = false;
+	if (!err && !was_live) {
+		if (m->rule->interval_usec)
+			m->next_interval_usec = pol_now_usec(CLOCK_MONOTONIC) + m->rule->interval_usec;
+		__atomic_add_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
+	}
+	pol_changed();
+	pol_unlock();
+	if (!err && !was_live) {
+		first_live();
+		pol_log(POL_LOG_INFO, "%s: managed by rule '%s', backend %s", m->path, m->rule->name, m->file.ops->name);
+	} else if (err) {
+		pol_file_failed(m, "cannot be managed", err);
+	}
+	return err;
+}
+
+static void (*signals_changed)(void);
+
+void pol_set_signals_hook(void (*hook)(void))
+{
+	signals_changed = hook;
+}
+
+/* The first live file of the process: handlers and the helper thread are needed from now on. */
+static void first_live(void)
+{
+	int err;
+
+	if (pol_nlive() == 1 && signals_changed)
+		signals_changed();
+	err = pol_control_start();
+	if (err)
+		pol_log(POL_LOG_WARN, "no helper thread: %s; timers, MS_ASYNC and the control socket do not work",
+			pol_errno_name(err));
+}
+
+/* ---- ended ---- */
+
+bool pol_file_is_due_locked(const struct pol_file *m)
+{
+	return m->h && !m->busy && !m->nfds && !m->refs && !vm_fileh_nvmas(m->h);
+}
+
+int pol_file_end_locked(struct pol_file *m)
+{
+	struct vm_commit_result res;
+	struct vm_fileh *h = m->h;
+	int err = 0;
+
+	m->busy = true;
+	pol_unlock();
+	if (m->rule->commit & (1u << POL_EV_RELEASE))
+		err = pol_commit_file(m, !m->rule->lazy, true, &res);
+	if (!err) {
+		/* from here on descriptor calls go to libc; the file holds the commit already */
+		__atomic_store_n(&m->h, NULL, __ATOMIC_RELEASE);
+		err = vm_fileh_close(h);
+		if (err)
+			pol_file_failed(m, "end of use", err);
+		vm_fd_drop(&m->file.fd);
+		vm_fd_drop(&m->fd_before);
+		__atomic_sub_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
+	} /* else: it stays live with its stores; the next event, or whoever opens it again, tries once more */
+	pol_lock();
+	m->busy = false;
+	pol_changed();
+	return err;
+}
