@@ -104,7 +104,7 @@ static void facts(void)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) { /* what an exec'd child inherits */
-		execlp("sh", "sh", "-c", "cd /proc/self/fd; echo inherited: $(ls | wc -w)", NULL);
+		execlp("sh", "sh", "-c", "echo inherited: $(ls /proc/self/fd | wc -w)", NULL);
 		_exit(98);
 	}
 	ended("child", pid);
