@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define WAIT_MSEC 200 /* how often a waiter looks whether those it waits for still live */
 
@@ -214,23 +215,32 @@ static int load_all(struct vm_fileh *h)
 	return err;
 }
 
-/* Lazy pays for large files only, and needs an engine that serves the kernel's touches, too. */
-#define EAGER_MAX (4ull << 20)
+/* Most bytes of data that are loaded at once. Where the engine serves the kernel's touches, too, lazy pays from a few MiB
+ * on; where it does not, a file is loaded at once as long as that is sane. */
+static uint64_t eager_max(void)
+{
+	long npages = sysconf(_SC_PHYS_PAGES);
+
+	if (vm_can_load_lazily() || npages <= 0)
+		return 4u << 20;
+	return (uint64_t)npages * VM_PAGE / 4;
+}
+
 static bool wants_lazy(struct vm_bigfile *f, uint64_t size, enum vm_load load)
 {
-	uint64_t off = 0, start, stop, data = 0;
+	uint64_t off = 0, start, stop, data = 0, max = eager_max();
 
 	if (load != VM_LOAD_AUTO)
 		return load == VM_LOAD_LAZY;
-	if (!vm_can_load_lazily() || size <= EAGER_MAX)
+	if (size <= max)
 		return false;
 	if (!f->ops->nextdata)
 		return true;
-	while (off < size && data <= EAGER_MAX && !f->ops->nextdata(f, off, &start, &stop)) {
+	while (off < size && data <= max && !f->ops->nextdata(f, off, &start, &stop)) {
 		data += stop - start;
 		off = stop;
 	}
-	return data > EAGER_MAX;
+	return data > max;
 }
 
 static int open_backend(struct vm_fileh *h, const char *arg, enum vm_load load)
