@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_FILE (1u << 20)
 
@@ -26,15 +27,21 @@ struct section {
 /* The whole file, zero-terminated, in the arena. */
 static int read_whole(struct pol_reader *rd, char **ret_text, size_t *ret_len)
 {
-	char *text;
+	char *text = NULL;
+	struct stat st;
 	size_t len = 0;
 	ssize_t n;
 	int fd, err = 0;
 
-	fd = vm_sys->openat(AT_FDCWD, rd->file, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+	fd = vm_sys->openat(AT_FDCWD, rd->file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 	if (fd < 0)
 		return pol_bad(rd, "%s: cannot open the settings file: %s (%s)", rd->file,
 			       strerrordesc_np(-fd), pol_errno_name(fd));
+	if (!vm_sys->fstat(fd, &st) && S_ISFIFO(st.st_mode)) {
+		/* it can be read once, but every process that is started reads the settings */
+		err = pol_bad(rd, "%s: cannot read the settings file: a pipe", rd->file);
+		goto close;
+	}
 	text = pol_arena_alloc(&rd->arena, MAX_FILE + 1);
 	if (!text) {
 		err = pol_no_memory(rd);
