@@ -37,6 +37,7 @@ TESTS_policy	:= $(patsubst %.c,%,$(wildcard tests/policy/test_*.c))
 TESTS_preload	:= $(patsubst %.c,%,$(wildcard tests/preload/*.c))
 CRASH_libs	:= $(patsubst %.c,%.so,$(wildcard tests/crash/lib*.c))
 TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests/crash/*.c)))
+TESTS_bad	:= $(patsubst %.c,%,$(wildcard tests/bad/*.c))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*.c))
 CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
@@ -128,6 +129,9 @@ $(B)/tests/crash/%.so: tests/crash/%.c $(B)/.flags
 $(B)/tests/crash/%: tests/crash/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
+$(B)/tests/bad/%: tests/bad/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
 $(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
@@ -145,7 +149,7 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 	$(Q)$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
-		$(TESTS_program)) $(PLUGINS:%=$(B)/plugins/%.so)
+		$(TESTS_bad) $(TESTS_program)) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
 tests: all $(PLAIN_tests)
@@ -155,7 +159,7 @@ tests: all $(PLAIN_tests)
 
 check: ; @scripts/deps build check
 	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests)
-	@scripts/run-tests plain checks preload asan tsan programs crash
+	@scripts/run-tests plain checks preload bad asan tsan programs crash
 
 asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
