@@ -241,8 +241,8 @@ static int apply_from_memory(struct vm_journal *j, int data_fd)
 	int err = vm_apply_size(data_fd, fr);
 
 	if (!err && fr->flags & VM_FRAME_BASE)
-		err = vm_apply_runs(data_fd, fr, fr + 1, fr->len, true);
-	return err ? err : vm_apply_runs(data_fd, fr, fr + 1, fr->len, false);
+		err = vm_apply_frame(j->fd, data_fd, fr, fr, true);
+	return err ? err : vm_apply_frame(j->fd, data_fd, fr, fr, false);
 }
 
 int vm_journal_apply(struct vm_journal *j, int data_fd)

@@ -62,9 +62,11 @@ static inline uint64_t vm_frame_space(const struct vm_frame *fr)
 }
 /* The run at p, and where its bytes are; NULL when it does not fit. */
 const uint8_t *vm_run_at(const uint8_t *p, const uint8_t *stop, struct vm_run *ret);
-/* Give the file the size of a commit, then its bytes; base: the VM_RUN_BASE runs or the others. */
+/* Give the file the size of a commit. */
 int vm_apply_size(int data_fd, const struct vm_frame *commit);
-int vm_apply_runs(int data_fd, const struct vm_frame *commit, const void *payload, size_t len, bool base);
+/* Give it the bytes of one frame, which was verified, with its payload behind it, and is in journal fd, too.
+ * base: the VM_RUN_BASE runs or the others. */
+int vm_apply_frame(int fd, int data_fd, const struct vm_frame *commit, const struct vm_frame *fr, bool base);
 /* Read the frame at off into buf (VM_JOURNAL_FRAME_MAX bytes), or its header only, and verify it. -EUCLEAN.
  */
 int vm_frame_load_header(int fd, uint64_t off, struct vm_frame *ret);

@@ -90,6 +90,59 @@ static void short_writes_are_gone_on_with(void **state)
 	}
 }
 
+/* Every third block of a file of 3 MiB, commit after commit; host calls of kinds fail, from the nth on. */
+static void commit_many_runs(struct rig *r, uint64_t kinds, unsigned nth)
+{
+	const size_t npages = 768, len = npages * VM_BLKSIZE;
+	uint8_t *bytes = calloc(1, len), *back = malloc(len);
+
+	assert_int_equal(ftruncate(r->f.fd, (off_t)len - 100), 0);
+	assert_int_equal(ops->loadblk(&r->f, 0, npages, bytes), 0);
+	for (unsigned i = 1; i < 20; i++) {
+		struct vm_txn txn = {.txid = i, .size = len - 100, .size_low = len - 100};
+
+		assert_int_equal(ops->begin(&r->f), 0);
+		for (size_t blk = i % 3; blk < npages; blk += 3) {
+			uint8_t *b = bytes + blk * VM_BLKSIZE;
+
+			if (i % 2) {
+				memset(b, (int)(i + blk), VM_BLKSIZE);
+				memset(bytes + len - 100, 0, 100);
+			} else {
+				b[blk]++;
+				b[3000]++;
+			}
+			assert_int_equal(ops->storeblk(&r->f, blk, 1, b, 0), 0);
+		}
+		/* streamed commits (whole blocks) need memory first */
+		faulty_arm(kinds, nth + (kinds == FAULTY_BIT(mmap) && i % 2), EFAULT, FAULTY_FOR_EVER);
+		assert_int_equal(ops->commit(&r->f, &txn, VM_COMMIT_DURABLE), 0);
+		assert_int_equal(faulty_has_failed(), nth != 0);
+		faulty_disarm();
+		assert_false(pol_backend_file_needs_recovery(&r->f));
+		assert_int_equal(box_get(r->box.data, back, len), len - 100);
+		assert_memory_equal(bytes, back, len - 100);
+	}
+	free(bytes);
+	free(back);
+}
+
+static void many_runs_are_applied(void **state)
+{
+	commit_many_runs(*state, FAULTY_BIT(preadv), 0);
+}
+
+static void many_runs_are_applied_where_the_file_cannot_be_mapped(void **state)
+{
+	commit_many_runs(*state, FAULTY_BIT(mmap), 1);
+}
+
+static void many_runs_are_applied_when_reading_into_the_mapping_fails(void **state)
+{
+	commit_many_runs(*state, FAULTY_BIT(preadv), 1);
+	commit_many_runs(*state, FAULTY_BIT(preadv), 2);
+}
+
 static void a_failed_apply_keeps_the_commit_and_says_so(void **state)
 {
 	struct rig *r = *state;
@@ -230,6 +283,9 @@ int main(void)
 		T(a_commit_whose_write_is_torn_is_the_commit_before),
 		T(a_commit_after_whose_call_all_fail_is_the_commit_before),
 		T(short_writes_are_gone_on_with),
+		T(many_runs_are_applied),
+		T(many_runs_are_applied_where_the_file_cannot_be_mapped),
+		T(many_runs_are_applied_when_reading_into_the_mapping_fails),
 		T(a_failed_apply_keeps_the_commit_and_says_so),
 		T(a_failed_checkpoint_replays_into_the_file),
 		T(a_failed_sync_is_followed_by_a_whole_rewrite),
