@@ -106,7 +106,7 @@ static void commit_many_runs(struct rig *r, uint64_t kinds, unsigned nth)
 			uint8_t *b = bytes + blk * VM_BLKSIZE;
 
 			if (i % 2) {
-				memset(b, (int)(i + blk), VM_BLKSIZE);
+				memset(b, (int)(i + blk) | 1, VM_BLKSIZE);
 				memset(bytes + len - 100, 0, 100);
 			} else {
 				b[blk]++;
