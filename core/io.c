@@ -89,7 +89,7 @@ static int ready_for_write(struct vm_fileh *h, uint64_t off, uint64_t len, uint6
 	uint64_t start = off >> VM_PAGE_SHIFT, stop = vm_npages(off + len), pg;
 	int err = 0;
 
-	if (h->lazy && off < size)
+	if (h->lazy && start < vm_npages(size)) /* an append to the last page keeps its beginning */
 		err = vm_load(h, start, stop);
 	if (err)
 		return err;
@@ -99,25 +99,38 @@ static int ready_for_write(struct vm_fileh *h, uint64_t off, uint64_t len, uint6
 	for (pg = start > vm_npages(size) ? start : vm_npages(size); !err && pg < stop; pg++)
 		if (vm_page_begin_load(h, pg, pg + 1) == pg + 1)
 			vm_page_end_load(h, pg, pg + 1, true); /* beyond the end: zeros, without reading */
-	if (!err && vm_engine_ops->will_fill)
+	/* On an eager handle a page that is not in ram may have been stored into since: to prepare it now would hide
+	 * that. Without, at worst a read of it counts as a store. */
+	if (!err && h->lazy && vm_engine_ops->will_fill)
 		err = vm_vma_for_each(h, start, stop, vm_engine_ops->will_fill);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 	return err;
 }
 
-static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n)
+/* n bytes at off were written; the pages were made ready up to stop. */
+static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n, uint64_t stop)
 {
+	uint64_t end;
+
 	vm_fileh_lock(h);
-	vm_page_mark_dirty(h, off >> VM_PAGE_SHIFT, vm_npages(off + n));
-	if (off + n > h->ctl->size)
-		h->ctl->size = off + n;
+	if (n) {
+		vm_page_mark_dirty(h, off >> VM_PAGE_SHIFT, vm_npages(off + n));
+		if (off + n > h->ctl->size)
+			h->ctl->size = off + n;
+	}
+	end = vm_npages(h->ctl->size);
+	if (end < stop && !vm_pagemap_reserve(&h->pagemap, end, stop)) { /* it came short: the rest is beyond the end */
+		(void)vm_page_drop(h, end, stop);
+		(void)vm_ram_punch(&h->ram, end, stop); /* zeros, if anything */
+	}
 	vm_fileh_unlock(h);
 }
 
 ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
 {
 	uint64_t len = total(iov, niov), size;
+	bool ready = false;
 	ssize_t n = 0;
 	int err;
 
@@ -130,11 +143,11 @@ ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, ui
 	else if (vm_npages(off + len) > VM_MAX_PGOFF)
 		err = -EFBIG;
 	else
-		err = ready_for_write(h, off, len, size);
+		err = ready_for_write(h, off, len, size), ready = true;
 	if (!err && len)
 		n = vm_sys->pwritev(h->ram.fd, iov, niov, (off_t)off);
-	if (!err && n > 0)
-		wrote(h, off, (uint64_t)n);
+	if (ready)
+		wrote(h, off, n > 0 ? (uint64_t)n : 0, vm_npages(off + len));
 	leave_writer(h);
 	if (ret_off)
 		*ret_off = off;
@@ -162,7 +175,7 @@ int vm_fileh_zero(struct vm_fileh *h, uint64_t off, uint64_t len)
 			err = vm_sys_pwrite_full(h->ram.fd, zeros, n, (off_t)off);
 		}
 		if (!err)
-			wrote(h, off, n);
+			wrote(h, off, n, 0);
 		off += n;
 	}
 	leave_writer(h);

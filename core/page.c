@@ -65,12 +65,13 @@ void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop)
 
 void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
-	/* An EMPTY page that ram does not hold cannot have been stored into: the engine saw a page table that
-	 * was never protected there. */
+	/* An EMPTY page that ram does not hold cannot have been stored into: the engine saw a page table that was
+	 * never protected there. One that ram holds can, also of a lazy handle: a private mapping that reads
+	 * beyond what is loaded makes zeros there. */
 	while (start < stop) {
 		uint64_t used = vm_pagemap_find_not(&h->pagemap, start, stop, VM_EMPTY), held, held_stop;
 
-		while (!h->lazy && start < used) {
+		while (start < used) {
 			held = vm_ram_next(&h->ram, start, used, &held_stop);
 			vm_page_mark_dirty(h, held, held_stop);
 			start = held_stop;
@@ -141,16 +142,13 @@ uint64_t vm_page_drop(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
 	uint64_t n = 0;
 
-	while (start < stop) {
-		uint64_t left;
-		uint8_t *p = vm_pagemap_at(&h->pagemap, start, &left);
+	while ((start = vm_pagemap_find_not(&h->pagemap, start, stop, VM_EMPTY)) < stop) {
+		uint8_t *p = at(h, start++);
 
-		for (; left && start < stop; left--, start++, p++) {
-			if (*p == VM_EMPTY || *p == VM_LOADING)
-				continue;
-			set(h, p, VM_EMPTY);
-			n++;
-		}
+		if (*p == VM_LOADING)
+			continue;
+		set(h, p, VM_EMPTY);
+		n++;
 	}
 	return n;
 }

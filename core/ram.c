@@ -5,6 +5,7 @@
 #include "uapi.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -44,6 +45,27 @@ int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf
 	if (len > size - off)
 		len = size - off;
 	return vm_sys_pwrite_full(r->fd, buf, len, (off_t)off);
+}
+
+int vm_ram_fill_mapped(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size)
+{
+	uint64_t off = pgoff << VM_PAGE_SHIFT, len = npages << VM_PAGE_SHIFT;
+	void *p;
+	int err;
+
+	if (off >= size)
+		return 0;
+	if (len > size - off)
+		len = size - off;
+	p = vm_sys->mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)off);
+	err = vm_sys_err(p);
+	if (err)
+		return err;
+	err = vm_sys->madvise(p, (len + VM_PAGE - 1) & ~(VM_PAGE - 1), MADV_POPULATE_WRITE); /* an error, no SIGBUS */
+	if (!err)
+		memcpy(p, buf, len);
+	(void)vm_sys->munmap(p, len); /* just made */
+	return err;
 }
 
 int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf)

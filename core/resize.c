@@ -14,20 +14,15 @@ int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
 	uint64_t was = vm_npages(ctl->size), now = vm_npages(size);
 	int err;
 
-	err = vm_ram_resize(&h->ram, size);
+	err = vm_pagemap_reserve(&h->pagemap, now, was); /* the pages that go, so that nothing fails later */
+	if (!err)
+		err = vm_ram_resize(&h->ram, size);
 	if (err)
 		return err;
 	ctl->size = size;
 	ctl->gen++; /* a load under way may carry what the shrink took away */
 	if (now < was) {
-		/* pages there were gone with the resize; reserved or not, no state may outlive them */
-		for (uint64_t pg = now; pg < was; pg = (pg / VM_WINDOW_NPAGES + 1) * VM_WINDOW_NPAGES) {
-			uint64_t end = (pg / VM_WINDOW_NPAGES + 1) * VM_WINDOW_NPAGES;
-
-			err = vm_pagemap_reserve(&h->pagemap, pg, end < was ? end : was);
-			BUG_ON(err); /* no memory for a window that has pages in use */
-			(void)vm_page_drop(h, pg, end < was ? end : was);
-		}
+		(void)vm_page_drop(h, now, was); /* gone with the resize: no state may outlive them */
 		err = vm_vma_for_each(h, now, was, engine_emptied);
 	}
 	return err;
