@@ -164,27 +164,18 @@ struct pol_file *pol_file_next(struct pol_file *prev)
 
 /* ---- known ---- */
 
-/* 0, or why the file behind fd can never be managed. */
-static int refuse(int fd, const struct stat *st, const char *path)
+/* Why the file behind fd can never be managed, for the message, or NULL. */
+static const char *why_unfit(int fd, const struct stat *st)
 {
-	const char *what = NULL;
 	struct statfs fs;
-	int err = -EINVAL;
 
-	if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode)) {
-		what = "a device";
-		err = -ENODEV;
-	} else if (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode)) {
-		what = "a pipe or socket";
-		err = -ENODEV;
-	} else if (S_ISREG(st->st_mode) && !fstatfs(fd, &fs) && (unsigned long)fs.f_type == HUGETLBFS_MAGIC) {
-		what = "on hugetlbfs";
-	}
-	if (!what)
-		return 0;
-	pol_log(POL_LOG_ERROR, "%s: matches a rule but is %s; only regular files on ordinary file systems can be managed",
-		path, what);
-	return err;
+	if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
+		return "a device";
+	if (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode))
+		return "a pipe or socket";
+	if (S_ISREG(st->st_mode) && !fstatfs(fd, &fs) && (unsigned long)fs.f_type == HUGETLBFS_MAGIC)
+		return "on hugetlbfs";
+	return NULL;
 }
 
 static int recover(const char *path, const struct pol_rule *rule)
@@ -218,7 +209,7 @@ static bool path_of_fd(int fd, char *ret_path)
 	return true;
 }
 
-static struct pol_file *add_locked(const struct stat *st, const char *path, const struct pol_rule *rule, int refused)
+static struct pol_file *add_locked(const struct stat *st, const char *path, const struct pol_rule *rule)
 {
 	struct pol_file *m = alloc_locked(), **pp;
 
@@ -229,7 +220,6 @@ static struct pol_file *add_locked(const struct stat *st, const char *path, cons
 	m->file.dev = st->st_dev;
 	m->file.ino = st->st_ino;
 	m->rule = rule;
-	m->refused = refused;
 	m->busy = true;
 	for (pp = &pol_files; *pp; pp = &(*pp)->next)
 		;
@@ -242,26 +232,28 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 {
 	const struct pol_rule *rule;
 	char path[PATH_MAX + 1];
-	int refused;
+	struct pol_file *m;
+	int err;
 
-	if (S_ISDIR(st->st_mode) || !path_of_fd(fd, path))
+	/* a file without a name goes with its last descriptor: there is nothing to recover, and no name for a journal */
+	if (S_ISDIR(st->st_mode) || !st->st_nlink || !path_of_fd(fd, path))
 		return 0;
 	rule = pol_config_rule(pol_config_get(), path);
 	if (!rule) {
 		pol_log(POL_LOG_DEBUG, "%s: no rule matches", path);
 		return 0;
 	}
-	refused = refuse(fd, st, path);
-	*ret_m = add_locked(st, path, rule, refused);
-	if (!*ret_m)
+	*ret_m = m = add_locked(st, path, rule);
+	if (!m)
 		return -ENOMEM;
-	if (!refused) {
+	m->unfit = why_unfit(fd, st);
+	if (!m->unfit) {
 		pol_unlock();
-		refused = recover(path, rule);
+		err = recover(path, rule);
 		pol_lock();
-		(*ret_m)->refused = refused;
+		m->refused = err;
 	}
-	(*ret_m)->busy = false;
+	m->busy = false;
 	pol_changed();
 	return 0;
 }
@@ -281,11 +273,8 @@ int pol_fd_open(int fd, int flags, struct pol_file **ret_m)
 		pol_wait();
 	if (!m)
 		err = discover_locked(fd, &st, &m);
-	if (m) {
+	if (m)
 		m->nfds++;
-		if (m->refused && m->rule->on_error == POL_REFUSE)
-			err = m->refused;
-	}
 	pol_unlock();
 	*ret_m = m;
 	return err;

@@ -21,7 +21,8 @@ struct pol_file {
 	struct vm_bigfile file; /* what core gets; identity (fixed); fd, writable (pol_lock) */
 	const struct pol_rule *rule; /* (fixed) */
 	struct vm_fileh *h;	     /* NULL: not live (atomic) */
-	int refused;		     /* -errno why it cannot be managed, or 0 */
+	const char *unfit;	     /* what it is that can never be managed, or NULL */
+	int refused;		     /* -errno why it cannot be managed as long as it is open, or 0 */
 	unsigned refs;		     /* callers at work */
 	unsigned nfds;		     /* the program's descriptors */
 	bool busy;		     /* going live or ending: others wait */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 /* ---- the files of a range ---- */
 
@@ -88,6 +89,21 @@ static int refused(struct pol_file *m, int err)
 	return -ENOTSUP;
 }
 
+static bool has_no_name(int fd)
+{
+	struct stat st;
+
+	return !vm_sys->fstat(fd, &st) && !st.st_nlink;
+}
+
+static int refused_as_unfit(struct pol_file *m)
+{
+	pol_log(m->rule->on_error == POL_REFUSE ? POL_LOG_ERROR : POL_LOG_DEBUG,
+		"%s: matches a rule but is %s; only regular files on ordinary file systems can be managed", m->path,
+		m->unfit);
+	return refused(m, -ENODEV);
+}
+
 int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int flags, off_t off, void **ret_addr)
 {
 	int fl = vm_sys->fcntl(fd, F_GETFL, 0), accmode = fl & O_ACCMODE, err;
@@ -95,11 +111,17 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 
 	if (fl < 0)
 		return fl;
-	if (!shared && !m->h)
+	if (!shared && !m->h && !m->refused) /* refused: the file may hold half a commit */
 		return -ENOTSUP;
+	if (!m->h && has_no_name(fd)) { /* unlinked since it was opened: as one that was opened so */
+		pol_log(POL_LOG_DEBUG, "%s: not managed: it was unlinked", m->path);
+		return -ENOTSUP;
+	}
 	err = check_args(len, prot, flags, accmode, off);
 	if (err)
 		return err;
+	if (m->unfit)
+		return refused_as_unfit(m);
 	if (m->refused)
 		return refused(m, m->refused);
 	if (!m->h || (writable && !m->file.writable)) {

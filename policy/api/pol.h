@@ -54,8 +54,8 @@ int pol_event_all(enum pol_event ev);
 
 /* A descriptor of the program was just opened (or is looked at for the first time): does a rule match its file?
  * 0 and *ret_m = NULL: no. 0 and a file: yes, counted as one more descriptor of it, until pol_fd_close; a
- * journal left by a crash was replayed first. -errno: it matches but cannot be managed and on_error=refuse;
- * the reason is in the log. flags: those of open(2), from F_GETFL if need be. */
+ * journal left by a crash was replayed first, and what is wrong with it is in the log. That a file cannot be managed
+ * is told by pol_mmap. -errno: there is no memory to know it. flags: those of open(2), from F_GETFL if need be. */
 int pol_fd_open(int fd, int flags, struct pol_file **ret_m);
 /* One more descriptor of m (dup). */
 void pol_fd_dup(struct pol_file *m);
