@@ -52,7 +52,7 @@ SHIM_EXPORT int sigaltstack(const stack_t *restrict new, stack_t *restrict old)
 		return shim_real.sigaltstack(new, old);
 	if (shim_real.sigaltstack(NULL, &before))
 		return -1;
-	if (new && !(new->ss_flags & SS_DISABLE) && shim_range_is_managed(new->ss_sp, new->ss_size)) {
+	if (new && !(new->ss_flags &SS_DISABLE) && shim_range_is_managed(new->ss_sp, new->ss_size)) {
 		if (replace(new, &set))
 			return -1;
 		ret = shim_real.sigaltstack(&set, NULL);
