@@ -8,6 +8,7 @@
 #include "vm_sys.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -84,9 +85,21 @@ static ssize_t sys_pread(int fd, void *buf, size_t len, off_t off)
 	return sys4(__NR_pread64, fd, (long)buf, (long)len, off);
 }
 
+/* Beyond RLIMIT_FSIZE the kernel also sends SIGXFSZ. A store through a mapping never does that to a program: where
+ * ours are made signals are blocked, and the error is enough. */
+static long without_sigxfsz(long ret)
+{
+	const uint64_t xfsz = 1ull << (SIGXFSZ - 1);
+	const struct timespec now = {0};
+
+	if (ret == -EFBIG)
+		(void)sys4(__NR_rt_sigtimedwait, (long)&xfsz, 0, (long)&now, sizeof(xfsz)); /* none is there: well */
+	return ret;
+}
+
 static ssize_t sys_pwrite(int fd, const void *buf, size_t len, off_t off)
 {
-	return sys4(__NR_pwrite64, fd, (long)buf, (long)len, off);
+	return without_sigxfsz(sys4(__NR_pwrite64, fd, (long)buf, (long)len, off));
 }
 
 static ssize_t sys_preadv(int fd, const struct iovec *iov, int niov, off_t off)
@@ -96,7 +109,7 @@ static ssize_t sys_preadv(int fd, const struct iovec *iov, int niov, off_t off)
 
 static ssize_t sys_pwritev(int fd, const struct iovec *iov, int niov, off_t off)
 {
-	return sys6(__NR_pwritev, fd, (long)iov, niov, off, 0, 0);
+	return without_sigxfsz(sys6(__NR_pwritev, fd, (long)iov, niov, off, 0, 0));
 }
 
 static int sys_fsync(int fd)
@@ -111,12 +124,12 @@ static int sys_fdatasync(int fd)
 
 static int sys_ftruncate(int fd, off_t len)
 {
-	return (int)sys3(__NR_ftruncate, fd, len, 0);
+	return (int)without_sigxfsz(sys3(__NR_ftruncate, fd, len, 0));
 }
 
 static int sys_fallocate(int fd, int mode, off_t off, off_t len)
 {
-	return (int)sys4(__NR_fallocate, fd, mode, off, len);
+	return (int)without_sigxfsz(sys4(__NR_fallocate, fd, mode, off, len));
 }
 
 static off_t sys_lseek(int fd, off_t off, int whence)
