@@ -58,9 +58,11 @@ int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int dat
 	struct stat before, after;
 	int err = vm_sys->fstat(f->fd, &before);
 
-	if (!err)
-		err = fn(&p->j, f->fd);
-	if (!err && is_as_left(f->shared, &before) && !vm_sys->fstat(f->fd, &after))
+	if (err)
+		return err;
+	err = fn(&p->j, f->fd);
+	/* also when it failed: it may have written something before */
+	if (is_as_left(f->shared, &before) && !vm_sys->fstat(f->fd, &after))
 		leave_as(f->shared, &after);
 	return err;
 }
