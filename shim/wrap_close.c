@@ -61,7 +61,7 @@ SHIM_EXPORT int fclose(FILE *stream)
 {
 	int err = 0, ret, fd, saved;
 
-	if (shim_is_idle())
+	if (shim_is_idle() || shim_is_on_our_calls(stream))
 		return shim_real.fclose(stream);
 	saved = errno;
 	fd = fileno(stream);
@@ -241,6 +241,7 @@ SHIM_EXPORT int flock(int fd, int op)
 SHIM_OWN(close)
 SHIM_OWN(fclose)
 SHIM_OWN(dup)
+SHIM_OWN(dup3)
 SHIM_OWN(fcntl)
 
 #include "alias.h"

@@ -4,6 +4,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "own.h"
 #include <stdarg.h>
 
 #define SHIM_TAKE_OPEN(x) x
@@ -126,5 +127,7 @@ SHIM_EXPORT int __openat_2(int dirfd, const char *path, int flags)
 		return shim_real.__openat_2(dirfd, path, flags);
 	return open_active(dirfd, path, flags, 0);
 }
+
+SHIM_OWN(open)
 
 #include "alias.h"
