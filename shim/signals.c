@@ -8,9 +8,10 @@
  * the second kind, the kernel gets the program's own flags and mask beside our handler, so that delivery is
  * as the program asked.
  *
- * While fault signals are taken they are never really blocked: not by the program's masks, not while one of
- * its handlers runs (it may touch a managed page, where natively nothing would happen). What the program
- * believes blocked stands in shim_tls.blocked.
+ * From the start on, fault signals are never really blocked: not by the program's masks, not while one of its
+ * handlers runs. A thread that blocks them today, as many worker threads block everything, may touch a
+ * managed page tomorrow, where natively nothing would happen. What the program believes blocked stands in
+ * shim_tls.blocked.
  */
 #include "real.h"
 #include "enter.h"
@@ -31,7 +32,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* async signals blocked */
 static struct sigaction prog[NSIGS + 1];		 /* of the taken ones (lock) */
 static _Atomic(uint64_t) taken;				 /* (lock; read without) */
-static _Atomic(uint64_t) unblockable;			 /* FAULTS that are taken */
+static _Atomic(uint64_t) unblockable;			 /* FAULTS, once active */
 static uint64_t stripped[2]; /* handlers whose mask has SIGSEGV, SIGBUS in the program's view (lock) */
 
 void shim_signals_lock(void)
@@ -49,9 +50,20 @@ uint64_t shim_signals_unblockable(void)
 	return atomic_load_explicit(&unblockable, memory_order_relaxed);
 }
 
-bool shim_signals_any_taken(void)
+bool shim_signals_share(int signo)
 {
-	return atomic_load_explicit(&taken, memory_order_relaxed) != 0;
+	uint64_t shared = FAULTS | atomic_load(&taken) | pol_signals_wanted();
+	struct shim_scope s;
+
+	if (shared & BIT(signo))
+		return true;
+	shim_enter(&s);
+	shim_signals_lock();
+	stripped[0] &= ~BIT(signo);
+	stripped[1] &= ~BIT(signo);
+	shim_signals_unlock();
+	shim_leave(&s);
+	return false;
 }
 
 static uint64_t to_bits(const sigset_t *set)
@@ -170,6 +182,21 @@ static void finish_view(int signo)
 	sigdelset(&prog[signo].sa_mask, SIGSTOP);
 }
 
+void shim_signals_start(void)
+{
+	struct sigaction sa;
+	int signo;
+
+	shim_signals_lock();
+	atomic_store(&unblockable, FAULTS);
+	for (signo = 1; signo <= NSIGS; signo++) {
+		if (shim_real.sigaction(signo, NULL, &sa) == 0 && has_handler(&sa))
+			(void)set_view(signo, &sa); /* of a constructor that was there before us */
+	}
+	shim_signals_unlock();
+	shim_signals_sync();
+}
+
 void shim_signals_sync(void)
 {
 	uint64_t wanted = pol_signals_wanted();
@@ -177,17 +204,6 @@ void shim_signals_sync(void)
 	int signo, saved = errno;
 
 	shim_signals_lock();
-	if (((wanted | atomic_load(&taken)) & FAULTS) && atomic_load(&unblockable) != (wanted & FAULTS)) {
-		/* Every handler's mask is concerned */
-		for (signo = 1; signo <= NSIGS; signo++) {
-			if (signo == SIGKILL || signo == SIGSTOP || signo == 32 || signo == 33)
-				continue;
-			get_view(signo, &sa);
-			atomic_store(&unblockable, wanted & FAULTS);
-			if (((BIT(signo) & (wanted | atomic_load(&taken))) || has_handler(&sa)))
-				(void)set_view(signo, &sa);
-		}
-	}
 	for (signo = 1; signo <= NSIGS; signo++) {
 		if (!((wanted ^ atomic_load(&taken)) & BIT(signo)))
 			continue;

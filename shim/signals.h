@@ -12,8 +12,11 @@ void shim_sigmask(int how, const uint64_t *set, uint64_t *ret_old);
 
 /* Install what pol_signals_wanted() asks for now. Entered. */
 void shim_signals_sync(void);
-/* Does the kernel have a handler of ours? */
-bool shim_signals_any_taken(void);
+/* Become the keeper of the program's masks and dispositions. Entered. */
+void shim_signals_start(void);
+/* May the kernel have a handler of ours for signo, now or when the program sets one? If not, libc may set a
+ * handler with a mask that has no fault signal. Not entered. */
+bool shim_signals_share(int signo);
 /* sigaction(2) in the program's view. 0 or -errno. Not entered. */
 int shim_signals_action(int signo, const struct sigaction *act, struct sigaction *old);
 /* Bits of the fault signals that must stay deliverable whatever the program blocks. */

@@ -133,7 +133,7 @@ void shim_start(void)
 			(void)pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child);
 			(void)at_quick_exit(shim_exiting);
 			pol_set_signals_hook(shim_signals_sync);
-			shim_signals_sync();
+			shim_signals_start();
 		}
 		atomic_store_explicit(&shim_state, st, memory_order_release);
 	}

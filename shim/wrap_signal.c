@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Dispositions and masks, as the program sees them (signals.c). Until a signal is taken everything is libc's.
- */
+/* Dispositions and masks, as the program sees them (signals.c). */
 #include "real.h"
 #include "enter.h"
 #include "signals.h"
@@ -12,8 +11,8 @@
 
 static bool is_libcs(int signo)
 {
-	return shim_is_idle() || !shim_signals_any_taken() || signo < 1 || signo > 64 || signo == SIGKILL ||
-	       signo == SIGSTOP || signo == 32 || signo == 33 || shim_is_stranger();
+	return shim_is_idle() || signo < 1 || signo > 64 || signo == SIGKILL || signo == SIGSTOP ||
+	       signo == 32 || signo == 33 || shim_is_stranger();
 }
 
 SHIM_EXPORT int sigaction(int signo, const struct sigaction *act, struct sigaction *old)
@@ -22,6 +21,15 @@ SHIM_EXPORT int sigaction(int signo, const struct sigaction *act, struct sigacti
 		return shim_real.sigaction(signo, act, old);
 	return (int)shim_return(shim_signals_action(signo, act, old));
 }
+
+/* For calls that set a mask without fault signals: only a signal that we share concerns us. */
+static bool is_unshared(int signo)
+{
+	return is_libcs(signo) || !shim_signals_share(signo);
+}
+
+/* What siginterrupt(3) asked of later calls of signal(3). */
+static _Atomic(uint64_t) interrupting;
 
 static sighandler_t set_handler(int signo, sighandler_t handler, int flags, bool mask_itself)
 {
@@ -43,21 +51,40 @@ static sighandler_t set_handler(int signo, sighandler_t handler, int flags, bool
 
 SHIM_EXPORT sighandler_t signal(int signo, sighandler_t handler)
 {
-	if (is_libcs(signo) || handler == SIG_ERR)
+	if (is_unshared(signo) || handler == SIG_ERR)
 		return shim_real.signal(signo, handler);
-	return set_handler(signo, handler, SA_RESTART, true);
+	return set_handler(signo, handler, atomic_load(&interrupting) & 1ull << (signo - 1) ? 0 : SA_RESTART,
+			   true);
 }
 
 SHIM_EXPORT sighandler_t sysv_signal(int signo, sighandler_t handler)
 {
-	if (is_libcs(signo) || handler == SIG_ERR)
+	if (is_unshared(signo) || handler == SIG_ERR)
 		return shim_real.sysv_signal(signo, handler);
 	return set_handler(signo, handler, (int)SA_RESETHAND | SA_NODEFER | SA_INTERRUPT_, false);
 }
 
+SHIM_EXPORT int siginterrupt(int signo, int flag)
+{
+	struct sigaction sa;
+	int err;
+
+	if (is_unshared(signo))
+		return shim_real.siginterrupt(signo, flag);
+	err = shim_signals_action(signo, NULL, &sa);
+	sa.sa_flags = flag ? sa.sa_flags & ~SA_RESTART : sa.sa_flags | SA_RESTART;
+	if (!err)
+		err = shim_signals_action(signo, &sa, NULL);
+	if (!err && flag)
+		atomic_fetch_or(&interrupting, 1ull << (signo - 1));
+	else if (!err)
+		atomic_fetch_and(&interrupting, ~(1ull << (signo - 1)));
+	return (int)shim_return(err);
+}
+
 SHIM_EXPORT int sigignore(int signo)
 {
-	if (is_libcs(signo))
+	if (is_unshared(signo))
 		return shim_real.sigignore(signo);
 	return set_handler(signo, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0;
 }
@@ -122,7 +149,7 @@ SHIM_EXPORT sighandler_t sigset(int signo, sighandler_t handler)
 	sighandler_t old;
 	struct sigaction sa;
 
-	if (is_libcs(signo))
+	if (is_unshared(signo))
 		return shim_real.sigset(signo, handler);
 	sigemptyset(&one);
 	sigaddset(&one, signo);
