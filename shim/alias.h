@@ -48,6 +48,9 @@
 #ifndef SHIM_TAKE_PROC
 #define SHIM_TAKE_PROC(x)
 #endif
+#ifndef SHIM_TAKE_SIGWAIT
+#define SHIM_TAKE_SIGWAIT(x)
+#endif
 #ifndef SHIM_TAKE_SIGNAL
 #define SHIM_TAKE_SIGNAL(x)
 #endif

@@ -24,6 +24,7 @@ extern __typeof__(fclose) shim_own_fclose;
 extern __typeof__(dup) shim_own_dup;
 extern __typeof__(dup3) shim_own_dup3;
 extern __typeof__(fcntl) shim_own_fcntl;
+extern __typeof__(sigprocmask) shim_own_sigprocmask;
 
 /* Is f a stream that wrap_stdio.c made? It closes its descriptor by our own close. */
 _Bool shim_is_on_our_calls(FILE *f);

@@ -13,12 +13,15 @@
 #define _GNU_SOURCE
 #endif
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

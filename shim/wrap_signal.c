@@ -2,6 +2,7 @@
 /* Dispositions and masks, as the program sees them (signals.c). */
 #include "real.h"
 #include "enter.h"
+#include "own.h"
 #include "signals.h"
 #include <string.h>
 
@@ -165,5 +166,7 @@ SHIM_EXPORT sighandler_t sigset(int signo, sighandler_t handler)
 	}
 	return sigismember(&before, signo) ? SIG_HOLD : old;
 }
+
+SHIM_OWN(sigprocmask)
 
 #include "alias.h"

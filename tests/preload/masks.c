@@ -3,6 +3,7 @@
  * program waits for reach it. */
 #include "fact.h"
 #include <pthread.h>
+#include <sys/select.h>
 #include <sys/signalfd.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt is still called */
@@ -51,6 +52,14 @@ static void count(int signo)
 	nhandled++;
 }
 
+/* Touches pages that nobody loaded, with the mask of the wait it interrupts. */
+static void toucher(int signo)
+{
+	static size_t n = 21;
+
+	p[NPAGES(n++)] = (unsigned char)signo;
+}
+
 static void facts(void)
 {
 	pthread_t th[4];
@@ -88,6 +97,18 @@ static void facts(void)
 	fact("signalfd into the mapping", (kill(getpid(), SIGUSR1), read(sfd, p + NPAGES(20), sizeof(info))));
 	show_mask("three blocked");
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
+
+	sigfillset(&set);
+	sigdelset(&set, SIGALRM);
+	signal(SIGALRM, toucher);
+	alarm(1);
+	called("sigsuspend with all but one blocked", sigsuspend(&set));
+	alarm(1);
+	called("pselect with all but one blocked", pselect(0, NULL, NULL, NULL, NULL, &set));
+	fact("their handler stored", p[NPAGES(21)] + p[NPAGES(22)]);
+	show_mask("afterwards");
+	fact("by bits", sigblock(1 << (SIGSEGV - 1) | 1 << (SIGHUP - 1)));
+	fact("by bits", sigsetmask(0));
 
 	sigaction(SIGUSR2, NULL, &old);
 	fact("a full mask reads back",
