@@ -12,9 +12,14 @@
 
 #define MAX_OWN 65536u /* several per managed file */
 
+struct own {
+	int fd;
+	int *home; /* followed only to rewrite it: in a forked child it can lie on the stack of a thread that is gone */
+};
+
 static struct vm_lock lock = VM_LOCK_INIT(VM_RANK_FD);
-static int **homes;	/* (lock) array of MAX_OWN, [0, nhomes) used */
-static unsigned nhomes; /* (lock) */
+static struct own *own;		/* (lock) array of MAX_OWN, [0, nown) used */
+static unsigned nown;		/* (lock) */
 static int lowest = INT32_MAX; /* no descriptor of ours was ever below (atomic) */
 
 /* The place to look for free numbers: above what programs use, below their limit. */
@@ -27,7 +32,7 @@ static int floor_fd(void)
 	return rl.rlim_cur > 64 ? (int)(rl.rlim_cur - rl.rlim_cur / 4) : (int)(rl.rlim_cur / 2);
 }
 
-static int move_high(int fd)
+static int copy_high(int fd)
 {
 	int high = vm_sys->fcntl(fd, F_DUPFD_CLOEXEC, floor_fd());
 
@@ -36,46 +41,62 @@ static int move_high(int fd)
 	return high;
 }
 
-static void note_lowest(int fd)
+static struct own *find_locked(int fd)
 {
-	if (fd < lowest)
-		__atomic_store_n(&lowest, fd, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < nown; i++)
+		if (own[i].fd == fd)
+			return &own[i];
+	return NULL;
 }
 
-static int **find_locked(int fd)
+/* fd is ours from now on and lives at home. */
+static int add(int fd, int *home)
 {
-	for (unsigned i = 0; i < nhomes; i++)
-		if (*homes[i] == fd)
-			return &homes[i];
-	return NULL;
+	int err = 0;
+
+	vm_lock(&lock);
+	if (!own) {
+		void *p = vm_sys->mmap(NULL, MAX_OWN * sizeof(*own), PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		err = vm_sys_err(p);
+		if (!err)
+			own = p;
+	}
+	if (!err && nown == MAX_OWN)
+		err = -EMFILE;
+	if (!err) {
+		own[nown++] = (struct own){fd, home};
+		*home = fd;
+		if (fd < lowest)
+			__atomic_store_n(&lowest, fd, __ATOMIC_RELEASE);
+	}
+	vm_unlock(&lock);
+	return err;
+}
+
+int vm_fd_adopt_copy(int fd, int *home)
+{
+	int high = copy_high(fd), err;
+
+	*home = -1;
+	if (high < 0)
+		return high;
+	err = add(high, home);
+	if (err)
+		(void)vm_sys->close(high); /* the error to report is err */
+	return err;
+}
+
+int vm_fd_adopt_in_place(int *fd)
+{
+	return add(*fd, fd);
 }
 
 int vm_fd_adopt(int *fd)
 {
-	int high = move_high(*fd), err = 0;
+	int low = *fd, err = vm_fd_adopt_copy(low, fd);
 
-	(void)vm_sys->close(*fd); /* replaced by high, or given up */
-	*fd = -1;
-	if (high < 0)
-		return high;
-	vm_lock(&lock);
-	if (!homes) {
-		void *p = vm_sys->mmap(NULL, MAX_OWN * sizeof(*homes), PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		err = vm_sys_err(p);
-		if (!err)
-			homes = p;
-	}
-	if (!err && nhomes == MAX_OWN)
-		err = -EMFILE;
-	if (!err) {
-		*fd = high;
-		homes[nhomes++] = fd;
-		note_lowest(high);
-	}
-	vm_unlock(&lock);
-	if (err)
-		(void)vm_sys->close(high); /* the error to report is err */
+	(void)vm_sys->close(low); /* replaced by its copy, or given up */
 	return err;
 }
 
@@ -83,10 +104,10 @@ void vm_fd_drop(int *fd)
 {
 	vm_lock(&lock);
 	if (*fd >= 0) {
-		int **slot = find_locked(*fd);
+		struct own *o = find_locked(*fd);
 
-		BUG_ON(!slot || *slot != fd);
-		*slot = homes[--nhomes];
+		BUG_ON(!o || o->home != fd);
+		*o = own[--nown];
 		(void)vm_sys->close(*fd); /* a close error says nothing that a sync did not say before */
 		*fd = -1;
 	}
@@ -95,9 +116,16 @@ void vm_fd_drop(int *fd)
 
 void vm_fd_swap(int *a, int *b)
 {
+	struct own *oa, *ob;
 	int t;
 
 	vm_lock(&lock);
+	oa = *a >= 0 ? find_locked(*a) : NULL;
+	ob = *b >= 0 ? find_locked(*b) : NULL;
+	if (oa)
+		oa->home = b;
+	if (ob)
+		ob->home = a;
 	t = *a;
 	*a = *b;
 	*b = t;
@@ -118,25 +146,37 @@ bool vm_fd_is_ours(int fd)
 
 int vm_fd_move(int fd)
 {
-	int err = 0, high, **slot;
+	struct own *o;
+	int err = 0, high;
 
 	vm_lock(&lock);
-	slot = find_locked(fd);
-	if (slot) {
-		high = move_high(fd);
+	o = find_locked(fd);
+	if (o) {
+		high = copy_high(fd);
 		if (high < 0) {
 			err = high;
 		} else {
 			/* users read the home each time; a system call already inside keeps its file */
-			**slot = high;
-			note_lowest(high);
+			o->fd = *o->home = high;
+			if (high < lowest)
+				__atomic_store_n(&lowest, high, __ATOMIC_RELEASE);
 			(void)vm_sys->close(fd);
 		}
 	}
 	vm_unlock(&lock);
-	if (slot && !err)
+	if (o && !err)
 		vm_fileh_fds_moved();
 	return err;
+}
+
+void vm_fd_fork_prepare(void)
+{
+	vm_lock(&lock);
+}
+
+void vm_fd_fork_parent(void)
+{
+	vm_unlock(&lock);
 }
 
 void vm_fd_fork_child(void)

@@ -16,10 +16,12 @@ void vm_fork_prepare(void)
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
 		if (vm_lock_another(&h->ctl->lock))
 			vm_fileh_repair(h);
+	vm_fd_fork_prepare();
 }
 
 void vm_fork_parent(void)
 {
+	vm_fd_fork_parent();
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
 		vm_unlock_another(&h->ctl->lock, !h->next);
 	vm_unlock(&vm_map_lock);

@@ -50,9 +50,6 @@ void vm_ram_close(struct vm_ram *r);
 int vm_ram_resize(struct vm_ram *r, uint64_t size);
 /* Put npages at pgoff; what lies beyond size is cut. */
 int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
-/* The same without the kernel's lock of the memfd: a program that writes into the file from one of its pages that is not
- * loaded holds that lock until somebody filled the page. */
-int vm_ram_fill_mapped(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
 /* Copy pages out; beyond the end zeros. */
 int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
 /* Free the pages of [start, stop): every mapping in every process faults again. */
@@ -160,6 +157,8 @@ int vm_set_size_locked(struct vm_fileh *h, uint64_t size);
 
 /* ---- fdtab.c ---- */
 
+void vm_fd_fork_prepare(void);
+void vm_fd_fork_parent(void);
 void vm_fd_fork_child(void);
 
 #endif

@@ -15,6 +15,10 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20 /* linux/fs.h of 6.9 */
+#endif
+
 #if defined(__x86_64__)
 static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 {
@@ -97,9 +101,32 @@ static long without_sigxfsz(long ret)
 	return ret;
 }
 
+static bool no_noappend; /* older than 6.9 */
+
+/* Where it says, also on a descriptor that the program shares with us and set O_APPEND on. */
 static ssize_t sys_pwrite(int fd, const void *buf, size_t len, off_t off)
 {
+	struct iovec iov = {(void *)buf, len};
+	ssize_t n;
+
+	if (!__atomic_load_n(&no_noappend, __ATOMIC_RELAXED)) {
+		n = without_sigxfsz(sys6(__NR_pwritev2, fd, (long)&iov, 1, off, 0, RWF_NOAPPEND));
+		if (n != -EOPNOTSUPP && n != -ENOSYS)
+			return n;
+		__atomic_store_n(&no_noappend, true, __ATOMIC_RELAXED);
+	}
 	return without_sigxfsz(sys4(__NR_pwrite64, fd, (long)buf, (long)len, off));
+}
+
+bool vm_sys_ignores_append(void)
+{
+	int fd = vm_sys->memfd_create("txmap-try", 1u /* MFD_CLOEXEC */);
+
+	if (fd < 0)
+		return false;
+	(void)sys_pwrite(fd, "", 1, 0); /* finds out */
+	(void)vm_sys->close(fd);
+	return !__atomic_load_n(&no_noappend, __ATOMIC_RELAXED);
 }
 
 static ssize_t sys_preadv(int fd, const struct iovec *iov, int niov, off_t off)

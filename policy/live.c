@@ -15,26 +15,25 @@ unsigned pol_nlive(void)
 	return __atomic_load_n(&nlive, __ATOMIC_ACQUIRE);
 }
 
-/* A descriptor of the file with a position, flags and life of its own, at home; the program's cannot serve. */
-static int reopen(int fd, bool for_writing, int *home)
+/* A descriptor of the file for us, at home. A duplicate of the program's does: we use offsets of our own, and do not heed
+ * O_APPEND. Nothing is closed on the way, since any close of the file would drop the program's fcntl locks on it. */
+static int get_descriptor(int fd, bool for_writing, int *home)
 {
+	int fl = vm_sys->fcntl(fd, F_GETFL, 0);
 	char link[32];
-	int fl;
 
+	if (fl >= 0 && !(fl & O_DIRECT) && vm_sys_ignores_append())
+		return vm_fd_adopt_copy(fd, home);
+	/* one with flags of its own has the lowest free number, and must keep it */
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	*home = vm_sys->openat(AT_FDCWD, link, (for_writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY, 0);
-	if (*home < 0) { /* no /proc, or permissions that were dropped since: share the program's, unless it appends */
-		fl = vm_sys->fcntl(fd, F_GETFL, 0);
-		if (!for_writing || (fl >= 0 && !(fl & O_APPEND)))
-			*home = vm_sys->fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	}
 	if (*home < 0) {
 		int err = *home;
 
 		*home = -1;
 		return err;
 	}
-	return vm_fd_adopt(home);
+	return vm_fd_adopt_in_place(home);
 }
 
 static int open_handle(struct pol_file *m, int fd, bool for_writing)
@@ -54,7 +53,7 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 	}
 	if (m->file.ops == &pol_backend_file)
 		arg = m->rule->journal_dir;
-	err = reopen(fd, for_writing, &m->file.fd);
+	err = get_descriptor(fd, for_writing, &m->file.fd);
 	if (err)
 		return err;
 	m->file.writable = for_writing;
@@ -81,7 +80,7 @@ static int become_writable(struct pol_file *m, int fd)
 		return 0;
 	/* the old descriptor stays open: closing it would drop the program's fcntl locks on the file */
 	m->fd_before = -1;
-	err = reopen(fd, true, &m->fd_before);
+	err = get_descriptor(fd, true, &m->fd_before);
 	if (err)
 		return err;
 	vm_fd_swap(&m->file.fd, &m->fd_before);

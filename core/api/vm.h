@@ -157,6 +157,10 @@ int vm_prepare(const void *addr, size_t len, bool write);
 /* Move *fd out of the way of the program's: high and close-on-exec, and remember where it is kept. *fd may change
  * later (vm_fd_move). 0 or -errno with *fd closed. */
 int vm_fd_adopt(int *fd);
+/* The same for a copy of fd, which stays as it is: nothing is closed, so no fcntl lock of the program's is dropped. */
+int vm_fd_adopt_copy(int fd, int *home);
+/* The same without moving it. */
+int vm_fd_adopt_in_place(int *fd);
 /* Close *fd, which was adopted; sets it to -1. */
 void vm_fd_drop(int *fd);
 /* Exchange the numbers at two homes. */

@@ -73,6 +73,8 @@ static inline int vm_sys_err(const void *addr)
 
 /* Whole-buffer forms: go on after short counts and EINTR. 0 or -errno; reading past the end gives zeros. */
 int vm_sys_pread_full(int fd, void *buf, size_t len, off_t off);
+/* Does pwrite write where it is told to although the descriptor has O_APPEND (Linux 6.9)? */
+bool vm_sys_ignores_append(void);
 int vm_sys_pwrite_full(int fd, const void *buf, size_t len, off_t off);
 
 #endif
