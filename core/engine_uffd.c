@@ -9,6 +9,7 @@
  * skips the region, so that a large sparse mapping costs nothing.
  */
 #include "uffd.h"
+#include "uapi.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -101,6 +102,61 @@ static int uffd_will_fill(struct vma *v, uint64_t start, uint64_t stop)
 	return 0;
 }
 
+/* Copy to addr, where the memfd's pages are missing; whole pages appear, never a part of one. */
+static int copy_missing(struct vm_fileh *h, uintptr_t addr, uint64_t pgoff, size_t npages, const char *buf)
+{
+	size_t done = 0, len = npages * VM_PAGE;
+	int err = 0;
+
+	while (!err && done < len) {
+		struct uffdio_copy c = {
+			.dst = addr + done,
+			.src = (uintptr_t)buf + done,
+			.len = len - done,
+			.mode = UFFDIO_COPY_MODE_WP | UFFDIO_COPY_MODE_DONTWAKE,
+		};
+
+		err = vm_sys->ioctl(vm_uffd_fd(), UFFDIO_COPY, &c);
+		if (!err || c.copy > 0)
+			done += !err ? c.len : (size_t)c.copy;
+		if (err == -EAGAIN)
+			err = 0;
+		if (err == -EEXIST) { /* not missing after all: a private mapping read it, and made zeros */
+			err = vm_ram_fill(&h->ram, pgoff + done / VM_PAGE, 1, buf + done, h->ctl->size);
+			done += VM_PAGE;
+		}
+	}
+	if (err)
+		(void)vm_ram_punch(&h->ram, pgoff, pgoff + npages); /* the error to report is err */
+	return err;
+}
+
+/* By UFFDIO_COPY, which also maps the pages where they are about to be touched, already protected. */
+static int uffd_fill(struct vm_fileh *h, uint64_t pgoff, size_t npages, const void *buf)
+{
+	size_t len = npages * VM_PAGE;
+	void *p;
+	int err;
+
+	if (!h->lazy || blind || !vm_uffd_is_full())
+		return vm_ram_fill_missing(&h->ram, pgoff, npages, buf, h->ctl->size);
+	for (size_t i = 0; i < vm_nvmas; i++) {
+		struct vma *v = vm_vmas[i];
+
+		if (v->fileh == h && v->shared && v->pgoff <= pgoff && pgoff + npages <= vm_vma_pgstop(v))
+			return copy_missing(h, vm_vma_addr(v, pgoff), pgoff, npages, buf);
+	}
+	p = vm_sys->mmap(NULL, len, PROT_NONE, MAP_SHARED, h->ram.fd, (off_t)(pgoff << VM_PAGE_SHIFT));
+	err = vm_sys_err(p);
+	if (err)
+		return err;
+	err = vm_uffd_register((uintptr_t)p, len, true);
+	if (!err)
+		err = copy_missing(h, (uintptr_t)p, pgoff, npages, buf);
+	(void)vm_sys->munmap(p, len); /* just made */
+	return err;
+}
+
 /* The kernel dropped the marks with the pages; nobody can have stored there since, as long as a touch has to be
  * loaded first. */
 static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
@@ -190,6 +246,21 @@ static void note(uintptr_t start, uintptr_t stop, void *arg)
 			    v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT));
 }
 
+/* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. */
+static int scan_held(struct vma *v, uint64_t start, uint64_t stop)
+{
+	uint64_t from, to, skip;
+	int err = 0;
+
+	while (!err && (from = vm_ram_next(&v->fileh->ram, start, stop, &to)) < stop) {
+		region_pages(v, region_of(v, from), &from, &skip);
+		region_pages(v, region_of(v, to - 1), &skip, &to);
+		err = vm_uffd_scan(vm_vma_addr(v, from), vm_vma_addr(v, to), note, v);
+		start = to;
+	}
+	return err;
+}
+
 static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 {
 	uint64_t r, end, last = region_of(v, stop - 1), from, to, skip;
@@ -201,7 +272,7 @@ static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 	}
 	/* Pages that appear behind our back, holes or those that another process put into ram, can be anywhere. */
 	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
-		return vm_uffd_scan(vm_vma_addr(v, start), vm_vma_addr(v, stop), note, v);
+		return scan_held(v, start, stop);
 	for (r = region_of(v, start); !err && r <= last; r = end) {
 		if (r % 64 == 0 && !v->armed[r / 64]) {
 			end = r + 64;
@@ -256,6 +327,7 @@ const struct vm_engine_ops vm_engine_uffd = {
 	.attach = uffd_attach,
 	.detach = uffd_detach,
 	.split = uffd_split,
+	.fill = uffd_fill,
 	.will_fill = uffd_will_fill,
 	.emptied = uffd_emptied,
 	.harvest = uffd_harvest,

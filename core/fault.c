@@ -165,6 +165,44 @@ static int prepare_uffd(struct vma *v, uint64_t pgoff)
 	return err;
 }
 
+/* The first lazy mapping in [*addr, stop), or NULL; *addr: behind it. Its handle is pinned. */
+static struct vm_fileh *next_lazy(uintptr_t *addr, uintptr_t stop, uint64_t *ret_start, uint64_t *ret_stop)
+{
+	struct vm_fileh *h = NULL;
+
+	vm_lock(&vm_map_lock);
+	for (size_t i = vm_vma_index(*addr); !h && i < vm_nvmas && vm_vmas[i]->start < stop; i++) {
+		struct vma *v = vm_vmas[i];
+		uintptr_t from = *addr > v->start ? *addr : v->start, to = stop < v->stop ? stop : v->stop;
+
+		if (!v->shared || !v->fileh->lazy)
+			continue;
+		h = v->fileh;
+		vm_fileh_pin(h);
+		*ret_start = v->pgoff + ((from - v->start) >> VM_PAGE_SHIFT);
+		*ret_stop = v->pgoff + vm_npages(to - v->start);
+		*addr = to;
+	}
+	vm_unlock(&vm_map_lock);
+	return h;
+}
+
+int vm_load_mapped(const void *addr, size_t len)
+{
+	uintptr_t p = (uintptr_t)addr, stop = p + len;
+	uint64_t pgstart, pgstop;
+	struct vm_fileh *h;
+	int err = 0;
+
+	if (!len || stop < p || !vm_is_mapped(addr, len))
+		return 0;
+	while (!err && p < stop && (h = next_lazy(&p, stop, &pgstart, &pgstop))) {
+		err = vm_load(h, pgstart, pgstop);
+		vm_fileh_unpin(h);
+	}
+	return err;
+}
+
 /* One page of vm_prepare. 0 done, AGAIN, -errno. */
 static int prepare_page(uintptr_t addr, bool write)
 {

@@ -50,6 +50,8 @@ void vm_ram_close(struct vm_ram *r);
 int vm_ram_resize(struct vm_ram *r, uint64_t size);
 /* Put npages at pgoff; what lies beyond size is cut. */
 int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
+/* The same for pages that are missing: on an error they still are. */
+int vm_ram_fill_missing(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
 /* Copy pages out; beyond the end zeros. */
 int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
 /* Free the pages of [start, stop): every mapping in every process faults again. */
@@ -116,6 +118,8 @@ int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
 int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
 /* Read the committed content of [start, stop) into buf, as the handle sees it (size_low). No lock held. */
 int vm_load_read(struct vm_fileh *h, uint64_t start, size_t npages, void *buf, uint64_t size_low);
+/* Load what [addr, addr + len) shows of lazy handles. No lock held. */
+int vm_load_mapped(const void *addr, size_t len);
 /* Replace the content of loaded pages by the storage's, without their ever being gone. Busy, gate closed, frozen. */
 int vm_load_again(struct vm_fileh *h, uint64_t start, uint64_t stop);
 

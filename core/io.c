@@ -127,6 +127,17 @@ static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n, uint64_t stop)
 	vm_fileh_unlock(h);
 }
 
+/* What is written lies in mappings of ours? Load it first: the kernel holds the memfd's lock while it copies from there,
+ * and who loads may need that lock. Inside, so that nothing is dropped again. */
+static int load_buffers(const struct iovec *iov, int niov)
+{
+	int err = 0;
+
+	for (int i = 0; !err && i < niov; i++)
+		err = vm_load_mapped(iov[i].iov_base, iov[i].iov_len);
+	return err ? -EFAULT : 0;
+}
+
 ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
 {
 	uint64_t len = total(iov, niov), size;
@@ -143,7 +154,11 @@ ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, ui
 	else if (vm_npages(off + len) > VM_MAX_PGOFF)
 		err = -EFBIG;
 	else
-		err = ready_for_write(h, off, len, size), ready = true;
+		err = load_buffers(iov, niov);
+	if (!err) {
+		ready = true;
+		err = ready_for_write(h, off, len, size);
+	}
 	if (!err && len)
 		n = vm_sys->pwritev(h->ram.fd, iov, niov, (off_t)off);
 	if (ready)

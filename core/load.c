@@ -77,10 +77,8 @@ static int put_into_ram(struct vm_fileh *h, uint64_t start, uint64_t stop, const
 	int err = vm_vma_for_each(h, start, stop, engine_will_fill);
 
 	if (!err)
-		err = (h->lazy && vm_can_load_lazily() ? vm_ram_fill_mapped : vm_ram_fill)(
-			&h->ram, start, stop - start, buf, h->ctl->size);
-	if (err) /* what is in ram would be touched without us */
-		(void)vm_ram_punch(&h->ram, start, stop);
+		err = vm_engine_ops->fill ? vm_engine_ops->fill(h, start, stop - start, buf)
+					  : vm_ram_fill_missing(&h->ram, start, stop - start, buf, h->ctl->size);
 	vm_page_end_load(h, start, stop, !err);
 	if (!err)
 		err = vm_vma_for_each(h, start, stop, engine_filled);

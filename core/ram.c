@@ -5,7 +5,6 @@
 #include "uapi.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,24 +46,12 @@ int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf
 	return vm_sys_pwrite_full(r->fd, buf, len, (off_t)off);
 }
 
-int vm_ram_fill_mapped(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size)
+int vm_ram_fill_missing(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size)
 {
-	uint64_t off = pgoff << VM_PAGE_SHIFT, len = npages << VM_PAGE_SHIFT;
-	void *p;
-	int err;
+	int err = vm_ram_fill(r, pgoff, npages, buf, size);
 
-	if (off >= size)
-		return 0;
-	if (len > size - off)
-		len = size - off;
-	p = vm_sys->mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)off);
-	err = vm_sys_err(p);
 	if (err)
-		return err;
-	err = vm_sys->madvise(p, (len + VM_PAGE - 1) & ~(VM_PAGE - 1), MADV_POPULATE_WRITE); /* an error, no SIGBUS */
-	if (!err)
-		memcpy(p, buf, len);
-	(void)vm_sys->munmap(p, len); /* just made */
+		(void)vm_ram_punch(r, pgoff, pgoff + npages); /* the error to report is err */
 	return err;
 }
 

@@ -158,6 +158,8 @@ struct vm_engine_ops {
 	void (*detach)(struct vma *v);
 	/* tail was cut off the end of v: give it its share of what attach made. */
 	int (*split)(struct vma *v, struct vma *tail);
+	/* Put npages, which are missing there, into ram; on an error they still are. Optional. */
+	int (*fill)(struct vm_fileh *h, uint64_t pgoff, size_t npages, const void *buf);
 	/* Pages of the range are about to be put into ram / were put there / were dropped from there. */
 	int (*will_fill)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*filled)(struct vma *v, uint64_t start, uint64_t stop);

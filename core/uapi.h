@@ -69,10 +69,6 @@ struct pm_scan_arg {
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif

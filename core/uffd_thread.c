@@ -7,12 +7,14 @@
 
 static bool thread_runs; /* (map lock) */
 
-static void zero_page(uintptr_t addr)
+/* Locks held. */
+static void zero_page(struct vm_fileh *h, uint64_t pgoff, uintptr_t addr)
 {
 	struct uffdio_zeropage z = {.range = {addr, VM_PAGE}};
 
 	/* EEXIST: somebody was faster; anything else: the thread faults again and we come back */
-	(void)vm_uffd_ioctl(UFFDIO_ZEROPAGE, &z);
+	if (!vm_vma_for_each(h, pgoff, pgoff + 1, vm_engine_ops->will_fill))
+		(void)vm_uffd_ioctl(UFFDIO_ZEROPAGE, &z);
 }
 
 /* The page cannot be had: whoever touches it gets SIGBUS, until an invalidation takes the mark away. */
@@ -58,12 +60,13 @@ static void serve(uintptr_t addr)
 	vm_lock(&vm_map_lock);
 	if (vm_vma_at(addr) == v && v->fileh == h && vm_vma_addr(v, pgoff) == addr) {
 		vm_fileh_lock(h);
-		absent = vm_page_state(h, pgoff) != VM_EMPTY && vm_ram_next(&h->ram, pgoff, pgoff + 1, &skip) != pgoff;
-		vm_fileh_unlock(h);
+		absent = !err && vm_page_state(h, pgoff) > VM_LOADING &&
+			 vm_ram_next(&h->ram, pgoff, pgoff + 1, &skip) != pgoff;
 		if (err)
 			poison(addr);
 		else if (absent) /* known to be zeros, never put into ram */
-			zero_page(addr);
+			zero_page(h, pgoff, addr);
+		vm_fileh_unlock(h);
 		for (uint64_t pg = start < v->pgoff ? v->pgoff : start; pg < stop && pg < vm_vma_pgstop(v);
 		     pg = vm_vma_pgstop(v))
 			wake(vm_vma_addr(v, pg),
