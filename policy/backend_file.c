@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -258,12 +260,33 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 	return vm_journal_read(&p->j, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
 }
 
+/* The first extent in [*start, *stop), or -ENXIO. Not by SEEK_DATA: the descriptor's position is the program's. */
+static int next_extent(int fd, uint64_t *start, uint64_t *stop)
+{
+	struct {
+		struct fiemap map;
+		struct fiemap_extent extent;
+	} q = {.map = {.fm_start = *start, .fm_length = *stop - *start, .fm_extent_count = 1}};
+	uint64_t from, to;
+
+	if (vm_sys->ioctl(fd, FS_IOC_FIEMAP, &q))
+		return 0; /* this file system cannot tell: all of it may be data */
+	if (!q.map.fm_mapped_extents)
+		return -ENXIO;
+	from = q.extent.fe_logical;
+	to = from + q.extent.fe_length;
+	if (from >= *stop)
+		return -ENXIO;
+	*start = from > *start ? from : *start;
+	*stop = to < *stop ? to : *stop;
+	return *start < *stop ? 0 : -ENXIO;
+}
+
 static int file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_stop)
 {
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_mark m;
 	uint64_t size;
-	off_t start, stop;
 	int err = pol_file_size(f, &size);
 
 	if (err)
@@ -275,16 +298,7 @@ static int file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start
 	vm_journal_mark(&p->j, &m);
 	if (m.applied != m.tail) /* the file's own holes do not count now */
 		return 0;
-	start = vm_sys->lseek(f->fd, (off_t)off, SEEK_DATA);
-	if (start == -ENXIO)
-		return -ENXIO;
-	if (start < 0) /* this file system cannot tell */
-		return 0;
-	stop = vm_sys->lseek(f->fd, start, SEEK_HOLE);
-	*ret_start = (uint64_t)start;
-	if (stop > start)
-		*ret_stop = (uint64_t)stop;
-	return 0;
+	return next_extent(f->fd, ret_start, ret_stop);
 }
 
 const struct vm_backend_ops pol_backend_file = {
