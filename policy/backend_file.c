@@ -263,18 +263,19 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 /* The first extent in [*start, *stop), or -ENXIO. Not by SEEK_DATA: the descriptor's position is the program's. */
 static int next_extent(int fd, uint64_t *start, uint64_t *stop)
 {
-	struct {
-		struct fiemap map;
-		struct fiemap_extent extent;
-	} q = {.map = {.fm_start = *start, .fm_length = *stop - *start, .fm_extent_count = 1}};
+	char room[sizeof(struct fiemap) + sizeof(struct fiemap_extent)] __attribute__((aligned(8))) = {0};
+	struct fiemap *map = (struct fiemap *)room;
 	uint64_t from, to;
 
-	if (vm_sys->ioctl(fd, FS_IOC_FIEMAP, &q))
+	map->fm_start = *start;
+	map->fm_length = *stop - *start;
+	map->fm_extent_count = 1;
+	if (vm_sys->ioctl(fd, FS_IOC_FIEMAP, map))
 		return 0; /* this file system cannot tell: all of it may be data */
-	if (!q.map.fm_mapped_extents)
+	if (!map->fm_mapped_extents)
 		return -ENXIO;
-	from = q.extent.fe_logical;
-	to = from + q.extent.fe_length;
+	from = map->fm_extents[0].fe_logical;
+	to = from + map->fm_extents[0].fe_length;
 	if (from >= *stop)
 		return -ENXIO;
 	*start = from > *start ? from : *start;
