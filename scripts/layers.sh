@@ -39,9 +39,11 @@ added=("$@")
 
 # One line per global symbol: "LAYER OBJECT def|use NAME".
 symbols=$(for layer in core policy cli shim; do
-	for o in $(objects $layer); do
-		nm -g "$o" | awk -v l=$layer -v o="${o#"$B"/}" '{ print l, o, (NF == 2 ? "use" : "def"), $NF }'
-	done
+	# nm -A says "OBJECT:VALUE TYPE NAME", without the value when the symbol is used and not defined.
+	# shellcheck disable=SC2046 # names of ours, without blanks
+	nm -gA $(objects $layer) /dev/null 2>/dev/null | sed "s|^$B/||" | awk -v l=$layer '{
+		o = $1; sub(/:.*/, "", o)
+		print l, o, ($1 ~ /:$/ ? "use" : "def"), $NF }'
 done)
 
 printf '%s\n' "$symbols" | awk -v exported="$exported" -v map="$map" '
