@@ -63,8 +63,11 @@ static int join(struct vm_fileh *h)
 
 	h->nusers = 0;
 	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
+	h->round = (struct vm_runs){0}; /* another thread may have been growing it */
 	vm_fileh_lock(h);
 	err = vm_fileh_attach_peer(h);
+	if (!err)
+		vm_fileh_peer(h)->nprivate = h->nprivate;
 	vm_fileh_unlock(h);
 	return err;
 }

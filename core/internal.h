@@ -79,6 +79,8 @@ void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate);
 struct vm_peer *vm_fileh_peer(struct vm_fileh *h);
 /* Descriptors of ours got other numbers: tell the peers. */
 void vm_fileh_fds_moved(void);
+/* Is there anything to commit, as far as is known? Handle lock held. */
+bool vm_fileh_is_changed(struct vm_fileh *h);
 /* Enter this process into ctl->peers. Handle lock held. -EAGAIN: table full. */
 int vm_fileh_attach_peer(struct vm_fileh *h);
 
@@ -118,6 +120,9 @@ int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
 int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
 /* Read the committed content of [start, stop) into buf, as the handle sees it (size_low). No lock held. */
 int vm_load_read(struct vm_fileh *h, uint64_t start, size_t npages, void *buf, uint64_t size_low);
+/* The size grew from was to size (bytes): load what private mappings show of that, since a page that they read would be
+ * in ram without anybody's knowing. Busy or a writer inside, no lock held. */
+int vm_load_private(struct vm_fileh *h, uint64_t was, uint64_t size);
 /* Load what [addr, addr + len) shows of lazy handles. No lock held. */
 int vm_load_mapped(const void *addr, size_t len);
 /* Replace the content of loaded pages by the storage's, without their ever being gone. Busy, gate closed, frozen. */

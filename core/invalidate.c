@@ -18,25 +18,35 @@ static int engine_emptied(struct vma *v, uint64_t start, uint64_t stop)
 struct plan {
 	uint64_t start, stop;	/* [start, stop) pgoff */
 	bool clean, dirty;	/* pages in these states go */
+	bool empty;		/* and what may be where none was loaded: the mark of a load that failed */
 	bool fail_on_dirty;	/* -EBUSY when a page of the range is dirty */
 	uint64_t clean_from;	/* pages from here on go, clean as they may be */
 	uint64_t size;		/* new size */
+	uint64_t storage_size;	/* the storage's, when whole */
 	bool whole;		/* storage and handle agree on the size afterwards */
 };
 
 static bool is_dropped(const struct plan *p, enum vm_page_state s, uint64_t pgoff)
 {
-	return (s == VM_LOADED && (p->clean || pgoff >= p->clean_from)) || (s == VM_DIRTY && p->dirty);
+	return (s == VM_EMPTY && p->empty) || (s == VM_LOADED && (p->clean || pgoff >= p->clean_from)) ||
+	       (s == VM_DIRTY && p->dirty);
+}
+
+/* The page after pgoff that may be in another state. */
+static uint64_t next_page(struct vm_fileh *h, uint64_t pgoff, uint64_t stop)
+{
+	return vm_page_state(h, pgoff) != VM_EMPTY ? pgoff + 1
+						   : vm_pagemap_find_not(&h->pagemap, pgoff + 1, stop, VM_EMPTY);
 }
 
 /* Next run of pages in [start, stop) that are to go. */
 static uint64_t next_run(struct vm_fileh *h, const struct plan *p, uint64_t start, uint64_t stop, uint64_t *ret_stop)
 {
 	while (start < stop && !is_dropped(p, vm_page_state(h, start), start))
-		start = vm_pagemap_find_not(&h->pagemap, start + 1, stop, VM_EMPTY);
+		start = next_page(h, start, stop);
 	*ret_stop = start;
 	while (*ret_stop < stop && is_dropped(p, vm_page_state(h, *ret_stop), *ret_stop))
-		++*ret_stop;
+		*ret_stop = next_page(h, *ret_stop, stop);
 	return start;
 }
 
@@ -144,31 +154,66 @@ static int settle(struct vm_fileh *h, const struct plan *p, bool in_place)
 	return err;
 }
 
-static int start_drop(struct vm_fileh *h, const struct plan *p, bool in_place, uint64_t *npages)
+/* Of a lazy handle everything is dropped, or, where that cannot be, what may be where no page was loaded. Locks held. */
+static int drop_now(struct vm_fileh *h, struct plan p, bool in_place, uint64_t *npages)
+{
+	uint64_t none = 0;
+	int err;
+
+	p.empty = p.clean && h->lazy;
+	if (in_place) {
+		p.clean = p.dirty = false;
+		p.clean_from = UINT64_MAX;
+	}
+	err = collect(h, &p);
+	return err ? err : drop(h, in_place ? &none : npages);
+}
+
+static int start_drop(struct vm_fileh *h, struct plan *p, bool in_place, uint64_t *npages)
 {
 	struct vm_ctl *ctl = h->ctl;
 	int err = settle(h, p, in_place);
 
 	if (err)
 		return err;
-	ctl->torn |= p->dirty; /* until all of it has gone */
-	if (p->size != ctl->size)
+	/* a storage that became shorter takes no stores along that are to be kept: the handle stays longer */
+	if (!p->dirty && p->size < ctl->size &&
+	    vm_pagemap_find(&h->pagemap, p->size >> VM_PAGE_SHIFT, VM_MAX_PGOFF, VM_DIRTY) < VM_MAX_PGOFF)
+		p->size = ctl->size;
+	if (p->size != ctl->size) {
 		err = vm_set_size_locked(h, p->size);
-	if (err)
-		return err;
-	if (p->whole)
-		ctl->size_committed = ctl->size_low = p->size;
+		if (err)
+			return err;
+	}
+	ctl->torn |= p->dirty; /* until all of it has gone */
+	if (p->whole) {
+		ctl->size_committed = p->storage_size;
+		ctl->size_low = p->storage_size < p->size ? p->storage_size : p->size;
+	}
 	ctl->gen++;
-	err = collect(h, p);
-	if (!err && !in_place)
-		err = drop(h, npages);
+	if (!in_place || h->lazy)
+		err = drop_now(h, *p, in_place, npages);
+	if (!err && in_place)
+		err = collect(h, p);
 	return err;
 }
 
+/* Would every mapping of every process load a page again that was dropped? A private one has nobody who does; segv protects
+ * what is not loaded, which only the process itself can do. Locks held. */
+static bool all_would_load(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (h->ctl->peers[i].nprivate ||
+		    (h->ctl->peers[i].pid && i != h->peer && vm_engine_ops == &vm_engine_segv))
+			return false;
+	return true;
+}
+
 /* Carry out the plan, as one instant for the program. Busy. */
-static int drop_pages(struct vm_fileh *h, const struct plan *p, uint64_t *npages)
+static int drop_pages(struct vm_fileh *h, struct plan *p, uint64_t *npages)
 {
 	bool in_place, was_torn;
+	uint64_t was;
 	int err;
 
 	vm_fileh_lock(h);
@@ -178,7 +223,8 @@ static int drop_pages(struct vm_fileh *h, const struct plan *p, uint64_t *npages
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
-	in_place = !h->lazy || h->nprivate;
+	in_place = !h->lazy || !all_would_load(h);
+	was = h->ctl->size;
 	err = start_drop(h, p, in_place, npages);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
@@ -187,6 +233,8 @@ static int drop_pages(struct vm_fileh *h, const struct plan *p, uint64_t *npages
 		err = collect_holes(h, p->start, p->stop);
 	if (!err && in_place)
 		err = replace(h, npages);
+	if (!err)
+		err = vm_load_private(h, was, p->size);
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
@@ -194,7 +242,7 @@ static int drop_pages(struct vm_fileh *h, const struct plan *p, uint64_t *npages
 	if (!err) {
 		/* only a discard of everything mends what a failed one left */
 		h->ctl->torn = was_torn && !(p->dirty && p->whole);
-		h->stored_here = h->ctl->npages[VM_DIRTY] != 0;
+		h->stored_here &= vm_fileh_is_changed(h);
 	}
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
@@ -209,7 +257,7 @@ int vm_fileh_discard(struct vm_fileh *h)
 
 	vm_fileh_begin_busy(h);
 	vm_fileh_lock(h);
-	p.size = h->ctl->size_committed;
+	p.size = p.storage_size = h->ctl->size_committed;
 	/* a shrink took clean bytes away from there on */
 	p.clean_from = h->ctl->size_low < p.size ? h->ctl->size_low >> VM_PAGE_SHIFT : UINT64_MAX;
 	vm_fileh_unlock(h);
@@ -229,7 +277,12 @@ static int find_size(struct vm_fileh *h, struct plan *p)
 	if (ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed)
 		p->whole = false;
 	vm_fileh_unlock(h);
-	return p->whole ? h->file->ops->getsize(h->file, &p->size) : 0;
+	if (!p->whole)
+		return 0;
+	int err = h->file->ops->getsize(h->file, &p->storage_size);
+
+	p->size = p->storage_size;
+	return err;
 }
 
 int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty, uint64_t *ret_npages)

@@ -163,6 +163,8 @@ ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, ui
 		n = vm_sys->pwritev(h->ram.fd, iov, niov, (off_t)off);
 	if (ready)
 		wrote(h, off, n > 0 ? (uint64_t)n : 0, vm_npages(off + len));
+	if (n > 0 && off > size)
+		(void)vm_load_private(h, size, off); /* zeros; n bytes were written in any case */
 	leave_writer(h);
 	if (ret_off)
 		*ret_off = off;

@@ -146,6 +146,40 @@ int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	return err;
 }
 
+/* The first part of [*start, stop) that needs it; *start: behind it. */
+static bool next_private(struct vm_fileh *h, uint64_t *start, uint64_t stop, uint64_t *ret_start, uint64_t *ret_stop)
+{
+	*ret_start = *ret_stop = stop;
+	vm_lock(&vm_map_lock);
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (i != h->peer && __atomic_load_n(&h->ctl->peers[i].nprivate, __ATOMIC_SEQ_CST)) {
+			*ret_start = *start; /* who knows what another process shows */
+			*ret_stop = stop;
+		}
+	for (size_t i = 0; i < vm_nvmas && h->nprivate; i++) {
+		struct vma *v = vm_vmas[i];
+		uint64_t from = v->pgoff > *start ? v->pgoff : *start, to = vm_vma_pgstop(v);
+
+		if (v->fileh == h && !v->shared && from < to && from < *ret_start) {
+			*ret_start = from;
+			*ret_stop = to < stop ? to : stop;
+		}
+	}
+	vm_unlock(&vm_map_lock);
+	*start = *ret_stop;
+	return *ret_start < stop;
+}
+
+int vm_load_private(struct vm_fileh *h, uint64_t was, uint64_t size)
+{
+	uint64_t start = was >> VM_PAGE_SHIFT, stop = vm_npages(size), from, to;
+	int err = 0;
+
+	while (!err && h->lazy && start < stop && next_private(h, &start, stop, &from, &to))
+		err = vm_load(h, from, to);
+	return err;
+}
+
 int vm_load_again(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
 	int err = vm_need_scratch(h);

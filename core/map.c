@@ -87,6 +87,13 @@ int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint
 	if (err)
 		goto free;
 	vm_unlock(&vm_map_lock);
+	if (h->lazy && (flags & MAP_PRIVATE)) { /* what an invalidation dropped again before it knew of this mapping */
+		err = vm_load(h, pgoff, pgstop);
+		if (err) {
+			(void)vm_unmap(p, len); /* err is the one to report */
+			return err;
+		}
+	}
 	if (flags & MAP_LOCKED) /* like the kernel's, best effort after the mapping stands */
 		(void)vm_sys->madvise(p, len, MADV_WILLNEED);
 	*ret_addr = p;

@@ -30,6 +30,7 @@ int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
 
 int vm_fileh_resize(struct vm_fileh *h, uint64_t size)
 {
+	uint64_t was;
 	int err;
 
 	if (vm_npages(size) > VM_MAX_PGOFF)
@@ -41,13 +42,16 @@ int vm_fileh_resize(struct vm_fileh *h, uint64_t size)
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
+	was = h->ctl->size;
 	err = vm_set_size_locked(h, size);
 	if (!err && size < h->ctl->size_low)
 		h->ctl->size_low = size;
-	h->stored_here = true;
+	h->stored_here |= !err && size != was;
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 
+	if (!err)
+		err = vm_load_private(h, was, size);
 	vm_fileh_end_busy(h);
 	return err;
 }

@@ -53,6 +53,7 @@ struct vm_peer {
 	uint32_t nreaders;  /* vm_fileh_read calls inside */
 	uint32_t nwriters;  /* vm_fileh_write calls inside */
 	uint32_t harvested; /* its page tables hold no store that the page map does not know */
+	uint32_t nprivate;  /* its MAP_PRIVATE mappings (atomic) */
 };
 
 enum vm_gate {
@@ -118,6 +119,7 @@ struct vm_fileh {
 	struct vm_pagemap pagemap;
 	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
+	bool has_poison;       /* uffd: pages that could not be loaded are marked in page tables (map lock) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	unsigned nvmas;	       /* mappings in this process (map lock) */
 	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */

@@ -58,10 +58,15 @@ bool vm_is_mapped(const void *addr, size_t len)
 	return hit;
 }
 
-int vm_vma_insert(struct vma *v)
+/* Tell the other processes how many of h's mappings here are private. Map lock held. */
+static void publish_private(struct vm_fileh *h)
 {
-	size_t i;
+	__atomic_store_n(&vm_fileh_peer(h)->nprivate, h->nprivate, __ATOMIC_SEQ_CST);
+}
 
+/* Room for one more mapping. */
+static int reserve_slot(void)
+{
 	if (vm_nvmas == cap) {
 		size_t n = cap ? cap * 2 : 512;
 		void *p;
@@ -76,6 +81,16 @@ int vm_vma_insert(struct vma *v)
 		vm_vmas = p;
 		cap = n;
 	}
+	return 0;
+}
+
+int vm_vma_insert(struct vma *v)
+{
+	int err = reserve_slot();
+	size_t i;
+
+	if (err)
+		return err;
 	i = vm_vma_index(v->start);
 	BUG_ON(i < vm_nvmas && vm_vmas[i]->start < v->stop); /* overlap */
 	memmove(&vm_vmas[i + 1], &vm_vmas[i], (vm_nvmas - i) * sizeof(*vm_vmas));
@@ -83,6 +98,7 @@ int vm_vma_insert(struct vma *v)
 	vm_nvmas++;
 	v->fileh->nvmas++;
 	v->fileh->nprivate += !v->shared;
+	publish_private(v->fileh);
 	vm_vma_publish();
 	return 0;
 }
@@ -96,6 +112,7 @@ void vm_vma_remove(struct vma *v)
 	memmove(&vm_vmas[i], &vm_vmas[i + 1], (vm_nvmas - i) * sizeof(*vm_vmas));
 	v->fileh->nvmas--;
 	v->fileh->nprivate -= !v->shared;
+	publish_private(v->fileh);
 	vm_vma_publish();
 }
 
@@ -131,6 +148,9 @@ static int split_at(uintptr_t addr)
 
 	if (!v || v->start == addr)
 		return 0;
+	err = reserve_slot(); /* after the engine's split nothing may fail */
+	if (err)
+		return err;
 	tail = vm_vma_alloc();
 	if (!tail)
 		return -ENOMEM;
@@ -143,18 +163,14 @@ static int split_at(uintptr_t addr)
 	tail->writable = v->writable;
 	tail->dontfork = v->dontfork;
 	err = v->shared ? vm_engine_ops->split(v, tail) : 0;
-	if (err)
-		goto free;
+	if (err) {
+		vm_vma_free(tail);
+		return err;
+	}
 	v->stop = addr;
 	err = vm_vma_insert(tail);
-	if (!err)
-		return 0;
-	v->stop = tail->stop;
-	if (v->shared)
-		vm_engine_ops->detach(tail);
-free:
-	vm_vma_free(tail);
-	return err;
+	BUG_ON(err);
+	return 0;
 }
 
 int vm_vma_split(uintptr_t start, uintptr_t stop)

@@ -10,7 +10,7 @@
 #include "internal.h"
 #include <errno.h>
 
-static bool is_changed_locked(struct vm_fileh *h)
+bool vm_fileh_is_changed(struct vm_fileh *h)
 {
 	struct vm_ctl *ctl = h->ctl;
 
@@ -34,7 +34,7 @@ static int look(struct vm_fileh *h, bool *ret_changed)
 		vm_page_suspect_all(h);
 		h->ctl->suspect = false;
 	}
-	*ret_changed = is_changed_locked(h);
+	*ret_changed = vm_fileh_is_changed(h);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 	return err;
@@ -69,7 +69,7 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	ctl->size_committed = txn->size;
 	/* shrunk again while the commit was on its way? then that is what the next one must do */
 	ctl->size_low = ctl->size < txn->size ? ctl->size : txn->size;
-	h->stored_here = ctl->npages[VM_DIRTY] != 0;
+	h->stored_here &= vm_fileh_is_changed(h);
 }
 
 int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
