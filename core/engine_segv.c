@@ -164,12 +164,13 @@ static int segv_touched(struct vma *v, uint64_t pgoff, bool write)
 
 	if (v->fileh->lazy && state <= VM_LOADING)
 		return -EAGAIN;
-	int err = 0;
+	bool writable = state == VM_DIRTY && is_writable_now(v, pgoff);
+	int err;
 
 	if (write)
 		err = make_writable(v, pgoff);
-	else if (!is_writable_now(v, pgoff)) /* loaded by another process */
-		err = set_prot(v, pgoff, pgoff + 1, ~PROT_WRITE);
+	else /* loaded by another process, or it came to be by a write(2) */
+		err = set_prot(v, pgoff, pgoff + 1, writable ? PROT_READ | PROT_WRITE | PROT_EXEC : ~PROT_WRITE);
 	return err ? err : 1;
 }
 

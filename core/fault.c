@@ -101,7 +101,10 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 		return AGAIN;
 	}
 	vm_fileh_lock(h);
-	err = v->shared ? vm_engine_ops->touched(v, pgoff, write) : 0;
+	if (pgoff >= vm_npages(h->ctl->size))
+		err = -ENXIO; /* what the kernel answers with SIGBUS, had it got that far */
+	else
+		err = v->shared ? vm_engine_ops->touched(v, pgoff, write) : 0;
 	vm_fileh_unlock(h);
 	if (err != -EAGAIN) {
 		vm_unlock(&vm_map_lock);

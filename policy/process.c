@@ -98,7 +98,7 @@ int pol_fault(const siginfo_t *info, void *ucontext)
 {
 	int err = vm_fault(info, ucontext);
 
-	if (err < 0)
+	if (err < 0 && err != -ENXIO)
 		pol_log(POL_LOG_ERROR, "a page at %p cannot be had: %s", info->si_addr, pol_errno_name(err));
 	return err;
 }

@@ -276,8 +276,8 @@ static void die(int signo, bool happens_again)
 }
 
 /* A fault signal that is the program's. raised: by the kernel for an instruction, which it cannot ignore or
- * block. */
-static void deliver_fault(int signo, siginfo_t *info, ucontext_t *uc, bool raised)
+ * block. repeats: the instruction would raise this very signal again. */
+static void deliver_fault(int signo, siginfo_t *info, ucontext_t *uc, bool raised, bool repeats)
 {
 	struct sigaction sa;
 	uint64_t mask;
@@ -289,7 +289,7 @@ static void deliver_fault(int signo, siginfo_t *info, ucontext_t *uc, bool raise
 	sa = take_action(signo);
 	if (!has_handler(&sa) || (raised && (shim_tls.blocked & BIT(signo)))) {
 		if (raised || sa.sa_handler != SIG_IGN)
-			die(signo, raised && signo == info->si_signo);
+			die(signo, repeats);
 		return;
 	}
 	mask = to_bits(&uc->uc_sigmask) | to_bits(&sa.sa_mask);
@@ -330,9 +330,9 @@ static void on_fault(int signo, siginfo_t *info, void *uc)
 		bus = *info;
 		bus.si_signo = signo = SIGBUS;
 		bus.si_code = BUS_ADRERR;
-		deliver_fault(signo, &bus, uc, true);
+		deliver_fault(signo, &bus, uc, true, false);
 	} else {
-		deliver_fault(signo, info, uc, raised);
+		deliver_fault(signo, info, uc, raised, raised);
 	}
 	errno = saved;
 }

@@ -45,7 +45,7 @@ void vm_fork_parent(void);
 int vm_fork_child(void);
 
 /* A SIGSEGV or SIGBUS arrived. 1: it was a page fault of ours, now resolved, go on. 0: not ours.
- * -errno: ours, but the page cannot be had (SIGBUS is due). Signal handler context. */
+ * -errno: ours, but the page cannot be had (SIGBUS is due); -ENXIO: it lies beyond the end. Signal handler context. */
 int vm_fault(const siginfo_t *info, void *ucontext);
 
 /* Called around waiting for our locks by embedders that have a lock of their own (Python's GIL). Either may be
