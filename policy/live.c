@@ -36,6 +36,23 @@ static int get_descriptor(int fd, bool for_writing, int *home)
 	return vm_fd_adopt_in_place(home);
 }
 
+/* A descriptor of m that will do. Once there it stays as long as the program has one, also when m cannot be managed
+ * after all: closing it would drop the program's fcntl locks on the file. */
+static int need_descriptor(struct pol_file *m, int fd, bool for_writing)
+{
+	int err;
+
+	if (m->file.fd >= 0 && (m->fd_writable || !for_writing))
+		return 0;
+	err = get_descriptor(fd, for_writing, m->file.fd < 0 ? &m->file.fd : &m->fd_before);
+	if (err)
+		return err;
+	if (m->fd_before >= 0)
+		vm_fd_swap(&m->file.fd, &m->fd_before);
+	m->fd_writable = for_writing;
+	return 0;
+}
+
 static int open_handle(struct pol_file *m, int fd, bool for_writing)
 {
 	char err_text[256] = "";
@@ -53,7 +70,7 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 	}
 	if (m->file.ops == &pol_backend_file)
 		arg = m->rule->journal_dir;
-	err = get_descriptor(fd, for_writing, &m->file.fd);
+	err = need_descriptor(m, fd, for_writing);
 	if (err)
 		return err;
 	m->file.writable = for_writing;
@@ -63,12 +80,9 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 		if (err)
 			(void)vm_fileh_close(h); /* err is the one to report */
 	}
-	if (err) {
-		vm_fd_drop(&m->file.fd);
-		return err;
-	}
-	__atomic_store_n(&m->h, h, __ATOMIC_RELEASE);
-	return 0;
+	if (!err)
+		__atomic_store_n(&m->h, h, __ATOMIC_RELEASE);
+	return err;
 }
 
 /* A live file that was read only so far is about to be written. */
@@ -78,12 +92,9 @@ static int become_writable(struct pol_file *m, int fd)
 
 	if (m->file.writable)
 		return 0;
-	/* the old descriptor stays open: closing it would drop the program's fcntl locks on the file */
-	m->fd_before = -1;
-	err = get_descriptor(fd, true, &m->fd_before);
+	err = need_descriptor(m, fd, true);
 	if (err)
 		return err;
-	vm_fd_swap(&m->file.fd, &m->fd_before);
 	m->file.writable = 1;
 	if (m->file.ops->open_write)
 		err = m->file.ops->open_write(&m->file);
@@ -161,6 +172,13 @@ bool pol_file_is_due_locked(const struct pol_file *m)
 	return m->h && !m->busy && !m->nfds && !m->refs && !vm_fileh_nvmas(m->h);
 }
 
+void pol_file_drop_descriptors(struct pol_file *m)
+{
+	vm_fd_drop(&m->file.fd);
+	vm_fd_drop(&m->fd_before);
+	m->fd_writable = false;
+}
+
 int pol_file_end_locked(struct pol_file *m)
 {
 	struct vm_commit_result res;
@@ -177,8 +195,7 @@ int pol_file_end_locked(struct pol_file *m)
 		err = vm_fileh_close(h);
 		if (err)
 			pol_file_failed(m, "end of use", err);
-		vm_fd_drop(&m->file.fd);
-		vm_fd_drop(&m->fd_before);
+		pol_file_drop_descriptors(m);
 		__atomic_sub_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
 	} /* else: it stays live with its stores; the next event, or whoever opens it again, tries once more */
 	pol_lock();

@@ -106,6 +106,7 @@ static void free_if_unused_locked(struct pol_file *m)
 
 	if (m->refs || m->nfds || m->busy || m->h)
 		return;
+	pol_file_drop_descriptors(m); /* it was never live, but it was tried */
 	for (pp = &pol_files; *pp != m; pp = &(*pp)->next)
 		;
 	*pp = m->next;

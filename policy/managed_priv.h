@@ -26,6 +26,7 @@ struct pol_file {
 	unsigned refs;		     /* callers at work */
 	unsigned nfds;		     /* the program's descriptors */
 	bool busy;		     /* going live or ending: others wait */
+	bool fd_writable;	     /* may file.fd be written, whoever uses it? */
 	int fd_before;		     /* a descriptor of the file that was replaced: closing it would drop locks (home) */
 	pthread_mutex_t position;    /* held while a descriptor's position is used and moved */
 	uint32_t wanted;	     /* enum pol_wanted bits left for the helper thread (atomic) */
@@ -59,6 +60,8 @@ int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
 bool pol_file_is_due_locked(const struct pol_file *m);
 /* The release: commit, and no longer live. On an error it stays live. Lock held, and again on return. */
 int pol_file_end_locked(struct pol_file *m);
+/* m is not live, and the program has no descriptor of it: ours go. */
+void pol_file_drop_descriptors(struct pol_file *m);
 /* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */
 int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
 /* The file of a handle, with a reference, or NULL. */
