@@ -13,9 +13,13 @@
 void vm_fork_prepare(void)
 {
 	vm_lock(&vm_map_lock);
-	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (vm_lock_another(&h->ctl->lock))
 			vm_fileh_repair(h);
+		/* a commit of the child's must not come without the stores before the fork, which only this process can see;
+		 * at worst they are in the next one of ours */
+		(void)vm_harvest(h);
+	}
 	vm_fd_fork_prepare();
 }
 
