@@ -325,6 +325,8 @@ int pol_journal_attach(struct vm_bigfile *f)
 		pol_journal_id(f->path, &st, f->fd, &p->j.id);
 		err = begin_journal(f, &st, &what);
 	}
+	if (err == -EBUSY)
+		what = "another process has the file managed, and sharing it is not available in this version";
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: journal %s: %s: %s", f->path, p->jpath, what,
 			pol_errno_name(err));
