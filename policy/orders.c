@@ -29,7 +29,8 @@ static void for_each_meant(const char *path, struct pol_result *ret, int (*op)(s
 			ret->nfiles++;
 			if (err && !ret->err) {
 				ret->err = err;
-				(void)snprintf(ret->error, sizeof(ret->error), "%.150s: %s", m->path, strerror(-err));
+				if (!*ret->error)
+					(void)snprintf(ret->error, sizeof(ret->error), "%.150s: %s", m->path, strerror(-err));
 			}
 		}
 	}
@@ -82,15 +83,18 @@ static uint64_t inv_off, inv_len;
 
 static int invalidate_one(struct pol_file *m, struct pol_result *ret)
 {
-	uint64_t npages = 0, size = vm_fileh_size(m->h);
+	uint64_t npages = 0, size = vm_fileh_size(m->h), len = inv_len;
 	int err;
 
-	if (inv_len && inv_off >= size) {
-		pol_log(POL_LOG_WARN, "%s: invalidate: offset %llu is not below the size %llu", m->path,
-			(unsigned long long)inv_off, (unsigned long long)size);
+	if (inv_off && inv_off >= size) {
+		if (!ret->err)
+			(void)snprintf(ret->error, sizeof(ret->error), "%.150s: offset %llu is not below the size %llu",
+				       m->path, (unsigned long long)inv_off, (unsigned long long)size);
 		return -ERANGE;
 	}
-	err = vm_fileh_invalidate(m->h, inv_off, inv_len, (enum vm_on_dirty)m->rule->on_invalid_dirty, &npages);
+	if (len >= size - inv_off) /* to the end, wherever that is by now */
+		len = 0;
+	err = vm_fileh_invalidate(m->h, inv_off, len, (enum vm_on_dirty)m->rule->on_invalid_dirty, &npages);
 	ret->npages += npages;
 	if (err)
 		pol_file_failed(m, "invalidate", err);
