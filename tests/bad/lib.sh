@@ -90,7 +90,10 @@ start() {
 	mkfifo "$work/.to" "$work/.from"
 	outs[$name]=$work/.err-$name
 	settings
-	(as env "${vars[@]}" "$poke" <"$work/.to" >"$work/.from" 2>"${outs[$name]}" 9>&-) &
+	(
+		for f in "${in[@]}" "${from[@]}"; do exec {f}>&-; done # the others' pipes
+		as env "${vars[@]}" "$poke" <"$work/.to" >"$work/.from" 2>"${outs[$name]}"
+	) &
 	pids[$name]=$!
 	local a b
 	exec {a}>"$work/.to" {b}<"$work/.from"

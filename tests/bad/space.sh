@@ -184,7 +184,7 @@ t_fsize() {
 	make_file a.dat x 1M
 	settings
 	local n
-	(ulimit -f 1500; exec 9>&-; start_limited) || failed=1
+	(ulimit -f 1500; start_limited) || failed=1
 }
 start_limited() { # in a subshell with the limit
 	start

@@ -1,0 +1,201 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Somebody else changes the file while it is mapped: nothing comes in before an invalidation, then exactly what is
+# in the file; stores that were not committed by on_invalid_dirty and conflict.
+. "$(dirname "$0")/lib.sh"
+
+rewrite() { # FILE BYTES [OFF]: another program, in place
+	sleep 0.01 # a file's time moves in steps
+	printf %s "$2" | dd of="$1" bs=1 seek="${3:-0}" conv=notrunc 2>/dev/null
+}
+begin() { # SETTINGS...: a program that has a.dat mapped
+	set="commit=msync,fsync $*"
+	make_file a.dat o 64K
+	start
+	order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' ooo
+}
+
+t_reader() {
+	local load
+	for load in eager lazy; do
+		# lazy needs faults of the kernel, too: refused or used eagerly where that is not there
+		claim "load=$load: a reader sees the old bytes until the invalidation, then exactly the new ones"
+		set="load=$load"
+		make_file a.dat o 1M
+		start
+		order "open $dir/a.dat" ok; order 'map 0' ok
+		for i in $(seq 0 8 255); do order "load $((i * 4096)) 3" ooo; done
+		sleep 0.01
+		head -c 1M /dev/zero | tr '\0' n | dd of=a.dat conv=notrunc 2>/dev/null
+		for i in $(seq 0 8 255); do order "load $((i * 4096)) 3" ooo; done
+		txmap invalidate --path "$dir/a.dat"; is 0; silent
+		order 'same 0 1M' n
+		claim "load=$load: a part of the file"
+		rewrite a.dat AAAA; rewrite a.dat BBBB 4096; rewrite a.dat CCCC 8192
+		txmap invalidate --path "$dir/a.dat" --offset 4096 --length 4K; is 0
+		order 'load 0 4' nnnn; order 'load 4096 4' BBBB; order 'load 8192 4' nnnn
+		txmap invalidate "$pid"; is 0
+		order 'load 0 4' AAAA; order 'load 8192 4' CCCC
+		claim "load=$load: the file got longer, and shorter"
+		head -c 4096 /dev/zero | tr '\0' l >>a.dat
+		order size 1048576
+		txmap invalidate "$pid"; is 0
+		order size 1052672
+		order 'map 0' ok; order 'same 1M 4096' l
+		truncate -s 512K a.dat
+		txmap invalidate "$pid"; is 0
+		order size 524288
+		order 'load 0 4' AAAA
+		order 'load 520K 1' SIGBUS
+		stop; is 0; silent
+		[ "$(stat -c %s a.dat)" = 524288 ] || bad 'the reader changed the size'
+	done
+}
+
+t_polling() {
+	claim 'a reader that polls meanwhile sees old, then new, never a mixture nor anything else'
+	cat >"$work/bin/poll.py" <<'PY'
+import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+m = mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+print("ready", flush=True)
+seen, stop = [], time.time() + 30
+while time.time() < stop:
+    b = m[:]                              # all pages, one after the other
+    s = bytes(sorted(set(b)))
+    if not seen or seen[-1] != s: seen.append(s)
+    if s == b"n": break
+print(seen)
+sys.exit(0 if all(x in (b"o", b"n", b"no") for x in seen) and seen[0] == b"o" and seen[-1] == b"n" else 1)
+PY
+	make_file a.dat o 256K
+	settings
+	(as env "${vars[@]}" python3 "$work/bin/poll.py" "$dir/a.dat") >poll.out 2>&1 &
+	local p=$!
+	until grep -qs ready poll.out; do sleep 0.05; done
+	sleep 0.2
+	head -c 256K /dev/zero | tr '\0' n | dd of=a.dat conv=notrunc 2>/dev/null
+	sleep 0.2
+	kill -0 $p 2>/dev/null || { cat poll.out; bad 'it ended before the invalidation'; }
+	txmap invalidate --path "$dir/a.dat"; is 0
+	wait $p; status=$?
+	[ $status = 0 ] || { cp poll.out "$work/.out"; bad 'it saw something else'; }
+}
+
+t_dirty() {
+	claim 'a change from outside under dirty pages: the commit fails, the stores are kept'
+	begin
+	order 'store 0 mine' ok
+	rewrite a.dat THEY 4096
+	order msync EBUSY; errs 'a.dat: commit: .*changed by somebody else.*EBUSY'
+	order fsync EBUSY
+	order 'load 0 4' mine; order 'load 4096 4' oooo
+	holds a.dat oooo; holds a.dat THEY 4096
+	txmap commit "$pid"; is 1; errs 'EBUSY'
+
+	claim 'on_invalid_dirty=drop: the invalidation drops the stores, then commits work'
+	txmap invalidate "$pid"; is 0
+	order 'load 0 4' oooo; order 'load 4096 4' THEY
+	order msync ok; holds a.dat oooo; holds a.dat THEY 4096
+	order 'store 0 next' ok; order msync ok; holds a.dat next; holds a.dat THEY 4096
+	stop; is 0
+
+	claim 'on_invalid_dirty=keep: the stores stay, the rest comes in, both are committed'
+	begin on_invalid_dirty=keep
+	order 'store 0 mine' ok
+	rewrite a.dat THEY 4096; rewrite a.dat HERE 8
+	order msync EBUSY
+	txmap invalidate "$pid"; is 0
+	order 'load 0 4' mine; order 'load 4096 4' THEY
+	order msync ok
+	holds a.dat mine; holds a.dat THEY 4096
+	stop; is 0
+
+	claim 'on_invalid_dirty=fail: nothing is invalidated, nothing is lost'
+	begin on_invalid_dirty=fail
+	order 'store 0 mine' ok
+	rewrite a.dat THEY 4096
+	txmap invalidate "$pid"; is 1; errs 'EBUSY'
+	order 'load 0 4' mine; order 'load 4096 4' oooo
+	txmap discard "$pid"; is 0
+	order 'load 0 4' oooo
+	txmap invalidate "$pid"; is 0
+	order 'load 4096 4' THEY
+	order 'store 0 mine' ok; order msync ok; holds a.dat mineoooo; holds a.dat THEY 4096
+	stop; is 0
+
+	claim 'conflict=overwrite: what was stored is written, the rest stays theirs'
+	begin conflict=overwrite
+	order 'store 0 mine' ok
+	rewrite a.dat THEY 4096
+	order msync ok
+	holds a.dat mine; holds a.dat THEY 4096
+	order 'load 4096 4' oooo
+	txmap invalidate "$pid"; is 0
+	order 'load 4096 4' THEY; order 'load 0 4' mine
+	stop; is 0
+
+	claim 'a program that ends in a conflict says so, and the others'\'' bytes stay'
+	begin commit=msync,exit,release
+	order 'store 0 mine' ok
+	rewrite a.dat THEY
+	stop; errs 'a.dat: .*EBUSY'
+	holds a.dat THEY
+}
+
+t_ranges() {
+	claim 'invalidate: what is beyond the end, negative, too large or no number'
+	begin
+	rewrite a.dat THEY 4096
+	local args
+	for args in '--offset 1G' '--offset 64K' '--offset 64K --length 1' '--offset 1T --length 1T' \
+		'--offset 9223372036854775807 --length 1'; do
+		text="invalidate $args"
+		# shellcheck disable=SC2086 # words
+		txmap invalidate --path "$dir/a.dat" $args
+		is 1; errs "a.dat: .*(ERANGE|EINVAL)"; one_line
+		order 'load 4096 4' oooo
+	done
+	for args in '--offset -1' '--length -1' '--offset 99999999999999999999' '--offset 0x10' '--length 1Q' \
+		'--offset 20000000000G' '--offset 18446744073709551615K' '--offset' '--length x' '--offset 1.5K' "--offset ' 1'"; do
+		text="invalidate $args"
+		# shellcheck disable=SC2086 # words
+		txmap invalidate --path "$dir/a.dat" $args
+		is 2
+		order 'load 4096 4' oooo
+	done
+	text='a length that goes beyond the end is cut'
+	txmap invalidate --path "$dir/a.dat" --offset 4095 --length 18446744073709551615; is 0
+	order 'load 4096 4' THEY
+	text='a part of a page is its whole page'
+	rewrite a.dat MORE 8192
+	txmap invalidate --path "$dir/a.dat" --offset 8193 --length 1; is 0
+	order 'load 8192 4' MORE
+	text='length 0 is to the end'
+	rewrite a.dat LAST 61440
+	txmap invalidate --path "$dir/a.dat" --offset 60K --length 0; is 0
+	order 'load 61440 4' LAST
+	stop; is 0
+}
+
+t_msync() {
+	claim 'invalidate=msync: MS_INVALIDATE brings clean pages in, and never drops a store'
+	begin invalidate=msync
+	rewrite a.dat THEY 4096
+	order 'msync' ok; order 'load 4096 4' oooo
+	order 'msync invalidate' ok
+	order 'load 4096 4' THEY
+	order 'store 0 mine' ok
+	rewrite a.dat MORE 8192
+	order 'msync invalidate' 'ok|EBUSY'
+	order 'load 0 4' mine
+	stop
+}
+
+command -v python3 >/dev/null || { echo 'no python3 here'; exit 77; }
+each t_reader
+each t_polling
+each t_dirty
+each t_ranges
+each t_msync
+exit $failed
