@@ -73,8 +73,10 @@ uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *
 	off_t data = vm_sys->lseek(r->fd, (off_t)(start << VM_PAGE_SHIFT), SEEK_DATA), hole;
 
 	*ret_stop = stop;
-	if (data < 0) /* ENXIO: nothing from here on */
+	if (data == -ENXIO) /* nothing from here on */
 		return stop;
+	if (data < 0) /* who cannot know takes everything for held: a page too much is dirty, none is missed */
+		return start;
 	start = (uint64_t)data >> VM_PAGE_SHIFT;
 	if (start >= stop)
 		return stop;

@@ -93,6 +93,8 @@ void rig_open(struct rig *r, uint64_t size);
 void rig_open_sparse(struct rig *r, uint64_t size);
 /* Closes h and forgets it. */
 int rig_close(struct vm_fileh *h);
+/* f's memory is given back before the test ends. */
+void rig_forget(struct rig_file *f);
 /* Map npages pages from pgoff on, shared, for reading and writing. */
 char *rig_map(struct vm_fileh *h, uint64_t pgoff, uint64_t npages);
 char *rig_map_with(struct vm_fileh *h, uint64_t pgoff, uint64_t npages, int prot, int flags);

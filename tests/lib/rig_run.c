@@ -129,6 +129,14 @@ int rig_close(struct vm_fileh *h)
 	return vm_fileh_close(h);
 }
 
+void rig_forget(struct rig_file *f)
+{
+	for (unsigned i = 0; i < MAX_OPEN; i++)
+		if (files[i] == f)
+			files[i] = NULL;
+	rig_file_free(f);
+}
+
 char *rig_map_with(struct vm_fileh *h, uint64_t pgoff, uint64_t npages, int prot, int flags)
 {
 	void *p;
