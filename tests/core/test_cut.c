@@ -5,6 +5,7 @@
  * without one that came before it.
  */
 #include "rig.h"
+#include "faulty_sys.h"
 #include <sched.h>
 
 enum how { BY_STORE, BY_WRITE, BY_READ };
@@ -61,9 +62,9 @@ static void put_by_read(struct writer *w, char *p, uint64_t value)
 	do {
 		if (vm_prepare(p, sizeof(value), true))
 			abort();
-		n = read(w->pipe[0], p, sizeof(value));
-		w->nefault += n < 0;
-	} while (n < 0 && errno == EFAULT);
+		n = vm_sys->read(w->pipe[0], p, sizeof(value));
+		w->nefault += n == -EFAULT;
+	} while (n == -EFAULT);
 	if (n != sizeof(value))
 		abort();
 }
@@ -378,11 +379,11 @@ static void cut_with_stores(struct rig *r, uint64_t npages)
 	assert_int_equal(pthread_create(&idle, NULL, idle_main, &p[0]), 0); /* so that others could store */
 	counting_sys = vm_sys_linux;
 	counting_sys.mprotect = counting_mprotect;
-	vm_sys = &counting_sys;
+	faulty_use(&counting_sys);
 	rig_hook_at(r->f, RIG_STOREBLK, store_meanwhile, NULL);
 	put_release(phase.m, 100);
 	(void)rig_commit(r->h);
-	vm_sys = &vm_sys_linux;
+	faulty_use(&vm_sys_linux);
 	(void)close(p[1]);
 	assert_int_equal(pthread_join(idle, NULL), 0);
 	(void)close(p[0]);

@@ -59,6 +59,8 @@ enum faulty_kind {
 void faulty_arm(uint64_t kinds, unsigned nth, int err, unsigned how);
 /* Back to vm_sys_linux. Returns the number of calls of the kinds since faulty_arm. */
 unsigned faulty_disarm(void);
+/* Put another table in use, also while helper threads run. */
+void faulty_use(const struct vm_sys *sys);
 /* Did a call fail (or come short) since faulty_arm? */
 bool faulty_has_failed(void);
 
