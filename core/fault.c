@@ -58,10 +58,9 @@ static bool was_store(void *ucontext)
 #endif
 }
 
-static void wait_for_thaw(struct vm_fileh *h)
+void vm_wait_for_thaw(struct vm_fileh *h)
 {
 	const struct timespec ts = {.tv_sec = 1};
-
 	uint32_t seen;
 
 	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED)
@@ -96,7 +95,7 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) {
 		vm_fileh_pin(h);
 		vm_unlock(&vm_map_lock);
-		wait_for_thaw(h);
+		vm_wait_for_thaw(h);
 		vm_fileh_unpin(h);
 		return AGAIN;
 	}
@@ -161,7 +160,7 @@ static int prepare_uffd(struct vma *v, uint64_t pgoff)
 	vm_fileh_pin(h);
 	vm_unlock(&vm_map_lock);
 	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST))
-		wait_for_thaw(h);
+		vm_wait_for_thaw(h);
 	if (h->lazy && !vm_can_load_lazily())
 		err = vm_load(h, pgoff, pgoff + 1);
 	vm_fileh_unpin(h);

@@ -15,6 +15,11 @@ static inline uint64_t vm_npages(uint64_t len)
 	return (len + VM_PAGE - 1) >> VM_PAGE_SHIFT;
 }
 
+static inline size_t vm_page_up(size_t len)
+{
+	return (len + VM_PAGE - 1) & ~(VM_PAGE - 1);
+}
+
 /* ---- runs.c: growing lists of page runs ---- */
 
 /* Append [start, stop); merges with the last one when they touch. -ENOMEM. */
@@ -114,6 +119,19 @@ void vm_vma_publish(void);
 int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
 		    int (*fn)(struct vma *v, uint64_t start, uint64_t stop));
 
+/* ---- map.c; map lock held ---- */
+
+/* The map lock, once neither h (may be NULL) nor a handle mapped in [start, stop) is frozen. No lock held. */
+void vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop);
+/* v, which the kernel has just mapped, becomes one of ours. */
+int vm_vma_track(struct vm_fileh *h, struct vma *v);
+/* Everything stored through v is known after this, and nothing more can be stored. */
+int vm_vma_last_harvest(struct vma *v);
+/* The protection that v should have. */
+int vm_vma_reprotect(struct vma *v);
+/* vm_forget, with the lock held. */
+int vm_forget_locked(uintptr_t start, uintptr_t stop);
+
 /* ---- load.c ---- */
 
 /* Load the EMPTY pages of [start, stop); pages being loaded by others are waited for. No lock held. */
@@ -155,6 +173,8 @@ void vm_thread_fork_child(void);
 
 /* ---- fault.c ---- */
 
+/* Wait until touches of h go on. No lock held; h is pinned. */
+void vm_wait_for_thaw(struct vm_fileh *h);
 /* What to load around a touched page: handle's readahead state. Map lock held. */
 void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint64_t *ret_stop);
 

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* mremap of handles. */
+#include "internal.h"
+#include "uapi.h"
+#include <errno.h>
+#include <sys/mman.h>
+
+/* v moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked anew. */
+static int move(struct vma *v, size_t new_len, int flags, void *new_addr, void **ret_addr)
+{
+	struct vm_fileh *h = v->fileh;
+	uint64_t pgstop = v->pgoff + (vm_page_up(new_len) >> VM_PAGE_SHIFT);
+	void *p;
+	int err;
+
+	if (pgstop > VM_MAX_PGOFF)
+		return -EINVAL;
+	err = vm_vma_last_harvest(v);
+	if (err)
+		return err;
+	vm_fileh_lock(h);
+	err = v->shared ? vm_engine_ops->flatten(v) : 0;
+	vm_fileh_unlock(h);
+	if (err)
+		goto restore;
+	p = vm_sys->mremap((void *)v->start, v->stop - v->start, new_len, flags, new_addr);
+	err = vm_sys_err(p);
+	if (err)
+		goto restore;
+	vm_vma_remove(v);
+	if (v->shared)
+		vm_engine_ops->detach(v);
+	v->start = (uintptr_t)p;
+	v->stop = v->start + vm_page_up(new_len);
+	v->dontfork = false;
+	err = vm_vma_track(h, v);
+	if (err) {
+		/* The pages are safe in ram; only the program's view of them is lost, which it is told. */
+		(void)vm_sys->munmap(p, new_len);
+		vm_vma_free(v);
+		return err;
+	}
+	*ret_addr = p;
+	return 0;
+restore:
+	(void)vm_vma_reprotect(v); /* as before; err is the one to report */
+	return err;
+}
+
+static bool is_good_target(uintptr_t start, uintptr_t stop, uintptr_t to, size_t len, int flags)
+{
+	uintptr_t to_stop = to + vm_page_up(len);
+
+	return to % VM_PAGE == 0 && to_stop > to && (flags & MREMAP_MAYMOVE) && (to_stop <= start || stop <= to);
+}
+
+int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
+{
+	uintptr_t start = (uintptr_t)old, stop = start + vm_page_up(old_len);
+	struct vma *v;
+	int err;
+
+	if (start % VM_PAGE || !new_len || stop < start || vm_page_up(new_len) < new_len ||
+	    (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
+	    ((flags & MREMAP_FIXED) && !is_good_target(start, stop, (uintptr_t)new_addr, new_len, flags)))
+		return -EINVAL;
+	vm_map_lock_thawed(NULL, start, stop);
+	v = vm_vma_at(start);
+	if (!v || stop > v->stop) {
+		err = -EFAULT; /* crosses mappings */
+		goto unlock;
+	}
+	if (!old_len || (flags & MREMAP_DONTUNMAP)) { /* a second mapping of the same pages */
+		struct vm_fileh *h = v->fileh;
+		uint64_t off = (v->pgoff << VM_PAGE_SHIFT) + (start - v->start);
+		int prot = v->prot, fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
+		bool writable = v->writable, shared = v->shared;
+
+		vm_unlock(&vm_map_lock);
+		if (!shared || !(flags & MREMAP_MAYMOVE))
+			return -EINVAL;
+		return vm_map(h, new_addr, new_len, prot, MAP_SHARED | fixed, off, writable, ret_addr);
+	}
+	if (flags & MREMAP_FIXED) /* what was there goes, as the kernel has it go */
+		err = vm_forget_locked((uintptr_t)new_addr, (uintptr_t)new_addr + vm_page_up(new_len));
+	else
+		err = 0;
+	if (!err)
+		err = vm_vma_split(start, stop);
+	if (!err)
+		err = move(vm_vma_at(start), new_len, flags, new_addr, ret_addr);
+unlock:
+	vm_unlock(&vm_map_lock);
+	return err;
+}

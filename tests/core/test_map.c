@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+#include "rig.h"
+#include "faulty_sys.h"
+#include "uapi.h"
+
+static void anonymous_memory_cannot_alias_but_ram_can(struct rig *r)
+{
+	char *a = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *b;
+	struct vm_ram ram;
+
+	(void)r;
+	/* a second mapping of anonymous memory is another page */
+	assert_ptr_not_equal(a, MAP_FAILED);
+	assert_ptr_equal(mremap(a, 0, VM_PAGE, MREMAP_MAYMOVE), MAP_FAILED);
+	assert_int_equal(munmap(a, VM_PAGE), 0);
+
+	assert_int_equal(vm_ram_open(&ram, VM_PAGE), 0);
+	a = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ram.fd, 0);
+	b = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ram.fd, 0);
+	assert_ptr_not_equal(a, b);
+	a[5] = 'x';
+	assert_int_equal(b[5], 'x');
+	assert_int_equal(munmap(a, VM_PAGE) | munmap(b, VM_PAGE), 0);
+	vm_ram_close(&ram);
+}
+
+static void two_mappings_of_a_page_show_one_page(struct rig *r)
+{
+	char *a, *b;
+
+	rig_open(r, 8 * VM_PAGE);
+	a = rig_map(r->h, 0, 8);
+	b = rig_map(r->h, 2, 4);
+	rig_store8(a + 3 * VM_PAGE, 'a');
+	assert_int_equal(rig_load8(b + VM_PAGE), 'a');
+	rig_store8(b + 2 * VM_PAGE, 'b');
+	assert_int_equal(rig_load8(a + 4 * VM_PAGE), 'b');
+	assert_int_equal(rig_ndirty(r->h), 2);
+	rig_commit(r->h);
+	rig_store8(b + VM_PAGE, 'c'); /* the other mapping of a page that was dirty through the first */
+	assert_int_equal(rig_ndirty(r->h), 1);
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 'c');
+	assert_int_equal(vm_fileh_nvmas(r->h), 2);
+}
+
+static void a_private_mapping_sees_shared_stores_and_keeps_its_own(struct rig *r)
+{
+	char *m, *p;
+
+	rig_open(r, 8 * VM_PAGE);
+	p = rig_map_with(r->h, 0, 8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	m = rig_map(r->h, 0, 8);
+	assert_int_equal((uint8_t)rig_load8(p + 5 * VM_PAGE), rig_byte(5));
+	rig_store8(m + 3 * VM_PAGE, 's');
+	assert_int_equal(rig_load8(p + 3 * VM_PAGE), 's');
+	rig_store8(p + 4 * VM_PAGE, 'p');
+	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), rig_byte(4));
+	assert_int_equal(rig_ndirty(r->h), 1);
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 4 * VM_PAGE), rig_byte(4));
+	/* dropped private pages show the file again */
+	assert_int_equal(vm_advise(p, 8 * VM_PAGE, MADV_DONTNEED), 0);
+	assert_int_equal((uint8_t)rig_load8(p + 4 * VM_PAGE), rig_byte(4));
+}
+
+static void dontneed_loses_no_store_and_reaches_what_is_not_ours(struct rig *r)
+{
+	char *m, *far;
+	void *p;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = mmap(NULL, 5 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	far = m + 4 * VM_PAGE; /* behind ours, memory of the program's own */
+	assert_int_equal(vm_map(r->h, m, 4 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, 0, true, &p), 0);
+	far[0] = 'f';
+	rig_store8(m + VM_PAGE, 's');
+	assert_int_equal(vm_advise(m, 5 * VM_PAGE, MADV_DONTNEED), 0);
+	assert_int_equal(rig_load8(m + VM_PAGE), 's');
+	assert_int_equal(far[0], 0);
+	assert_int_equal(rig_ndirty(r->h), 1);
+	assert_int_equal(munmap(far, VM_PAGE), 0);
+}
+
+static void removing_pages_is_a_change_of_the_transaction(struct rig *r)
+{
+	char *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	assert_int_equal(vm_advise(m + 2 * VM_PAGE, 2 * VM_PAGE, MADV_REMOVE), 0);
+	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 0);
+	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), rig_byte(4));
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), rig_byte(3));
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 0);
+}
+
+/* ---- parts ---- */
+
+static void stores_are_known_after_an_unmap(struct rig *r)
+{
+	char *m;
+
+	rig_open(r, 64 * VM_PAGE);
+	m = rig_map(r->h, 0, 64);
+	for (unsigned pg = 0; pg < 64; pg += 2)
+		rig_store8(m + pg * VM_PAGE, 'u');
+	rig_unmap(m + 16 * VM_PAGE, 8); /* the middle */
+	assert_int_equal(vm_fileh_nvmas(r->h), 2);
+	assert_int_equal(rig_touch(m + 17 * VM_PAGE), SIGSEGV);
+	assert_int_equal(rig_load8(m + 14 * VM_PAGE), 'u');
+	rig_store8(m + 25 * VM_PAGE, 'v');
+	assert_int_equal(rig_ndirty(r->h), 33);
+	rig_unmap(m, 64);
+	assert_int_equal(vm_fileh_nvmas(r->h), 0);
+	assert_int_equal(rig_commit(r->h), 33);
+	assert_int_equal(rig_get_byte(r->f, 18 * VM_PAGE), 'u');
+	assert_int_equal(rig_get_byte(r->f, 25 * VM_PAGE), 'v');
+}
+
+static void what_was_forgotten_is_known_and_its_addresses_stay_taken(struct rig *r)
+{
+	char *m, *over;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	rig_store8(m + 3 * VM_PAGE, 'f');
+	assert_int_equal(vm_forget(m + 2 * VM_PAGE, 2 * VM_PAGE), 0);
+	assert_false(vm_is_mapped(m + 2 * VM_PAGE, 2 * VM_PAGE));
+	assert_int_equal(rig_touch(m + 3 * VM_PAGE), SIGSEGV);
+	over = mmap(m + 2 * VM_PAGE, 2 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		    0);
+	assert_ptr_equal(over, m + 2 * VM_PAGE);
+	rig_store8(over + VM_PAGE, 'o');
+	assert_int_equal(rig_commit(r->h), 1);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 'f');
+	assert_int_equal(munmap(over, 2 * VM_PAGE), 0);
+}
+
+static void protections_of_parts_are_the_programs_and_hide_no_store(struct rig *r)
+{
+	char *m;
+
+	rig_open(r, 16 * VM_PAGE);
+	m = rig_map(r->h, 0, 16);
+	for (unsigned pg = 0; pg < 16; pg++)
+		rig_store8(m + pg * VM_PAGE, 'a');
+	assert_int_equal(vm_protect(m + 4 * VM_PAGE, 4 * VM_PAGE, PROT_READ), 0);
+	assert_int_equal(vm_protect(m + 8 * VM_PAGE, 4 * VM_PAGE, PROT_NONE), 0);
+	assert_int_equal(rig_store(m + 5 * VM_PAGE, 'x'), SIGSEGV);
+	assert_int_equal(rig_touch(m + 5 * VM_PAGE), 0);
+	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
+	assert_int_equal(rig_store(m + 3 * VM_PAGE, 'b'), 0);
+	assert_int_equal(rig_commit(r->h), 16);
+	assert_int_equal(rig_store(m + 5 * VM_PAGE, 'x'), SIGSEGV); /* a commit gives no rights */
+	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
+	assert_int_equal(vm_protect(m, 16 * VM_PAGE, PROT_READ | PROT_WRITE), 0);
+	rig_store8(m + 5 * VM_PAGE, 'c');
+	rig_store8(m + 9 * VM_PAGE, 'd');
+	assert_int_equal(rig_commit(r->h), 2);
+	assert_int_equal(rig_get_byte(r->f, 9 * VM_PAGE), 'd');
+	assert_int_equal(rig_get_byte(r->f, 8 * VM_PAGE), 'a');
+}
+
+static void a_mapping_that_is_not_writable_does_not_become_so(struct rig *r)
+{
+	void *p;
+
+	rig_open(r, 4 * VM_PAGE);
+	assert_int_equal(vm_map(r->h, NULL, 4 * VM_PAGE, PROT_READ, MAP_SHARED, 0, false, &p), 0);
+	assert_int_equal(rig_store(p, 'x'), SIGSEGV);
+	assert_int_equal(vm_protect(p, VM_PAGE, PROT_READ | PROT_WRITE), -EACCES);
+	assert_int_equal(rig_touch(p), 0);
+}
+
+static void protecting_over_a_gap_is_enomem_after_what_lies_before_it(struct rig *r)
+{
+	char *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	rig_unmap(m + 2 * VM_PAGE, 1);
+	assert_int_equal(vm_protect(m, 8 * VM_PAGE, PROT_READ), -ENOMEM);
+	assert_int_equal(rig_store(m, 'x'), SIGSEGV);
+}
+
+/* A page that is not loaded must not be seen, not even for a moment, as the zeros that ram holds. */
+struct reader {
+	char *m;
+	bool stop;
+	unsigned long nzeros;
+};
+
+static void *look_for_zeros(void *arg)
+{
+	struct reader *d = arg;
+
+	for (unsigned pg = 0; !__atomic_load_n(&d->stop, __ATOMIC_RELAXED); pg = (pg + 1) % 512)
+		d->nzeros += !rig_load8(d->m + pg * VM_PAGE);
+	return NULL;
+}
+
+static void protecting_never_shows_a_page_that_is_not_loaded(struct rig *r)
+{
+	struct reader d = {0};
+	pthread_t t;
+
+	rig_open(r, 512 * VM_PAGE);
+	d.m = rig_map(r->h, 0, 512);
+	assert_int_equal(pthread_create(&t, NULL, look_for_zeros, &d), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		rig_invalidate(r->h, 0, 512);
+		assert_int_equal(vm_protect(d.m, 512 * VM_PAGE, i % 2 ? PROT_READ : PROT_READ | PROT_WRITE), 0);
+	}
+	__atomic_store_n(&d.stop, true, __ATOMIC_RELAXED);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(d.nzeros, 0);
+}
+
+/* ---- mremap ---- */
+
+static void stores(char *m, unsigned npages)
+{
+	for (unsigned pg = 1; pg < npages; pg += 3)
+		rig_store8(m + pg * VM_PAGE, 'r');
+}
+
+static void a_moved_mapping_keeps_its_bytes_and_its_dirty_pages(struct rig *r)
+{
+	char *m, *target = mmap(NULL, 64 * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	m = rig_map(r->h, 0, 32);
+	stores(m, 32);
+	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 32 * VM_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target, &p), 0);
+	assert_ptr_equal(p, target);
+	assert_false(vm_is_mapped(m, VM_PAGE));
+	assert_int_equal(rig_load8(target + 4 * VM_PAGE), 'r');
+	assert_int_equal((uint8_t)rig_load8(target + 5 * VM_PAGE), rig_byte(5));
+	assert_int_equal(rig_ndirty(r->h), 11);
+	rig_commit(r->h);
+	rig_store8(target + 5 * VM_PAGE, 's');
+	assert_int_equal(rig_ndirty(r->h), 1);
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), 's');
+}
+
+static void a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 64 * VM_PAGE);
+	m = rig_map(r->h, 0, 16);
+	stores(m, 16);
+	assert_int_equal(vm_remap(m, 16 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
+	m = p;
+	assert_int_equal(rig_ndirty(r->h), 5);
+	rig_store8(m + 60 * VM_PAGE, 'g');
+	assert_int_equal((uint8_t)rig_load8(m + 50 * VM_PAGE), rig_byte(50));
+	assert_int_equal(rig_ndirty(r->h), 6);
+	assert_int_equal(vm_remap(m, 64 * VM_PAGE, 8 * VM_PAGE, 0, NULL, &p), 0);
+	assert_ptr_equal(p, m);
+	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
+	assert_int_equal(rig_commit(r->h), 6);
+	assert_int_equal(rig_get_byte(r->f, 60 * VM_PAGE), 'g');
+	assert_int_equal(rig_get_byte(r->f, 13 * VM_PAGE), 'r');
+}
+
+static void a_part_can_move_away(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	m = rig_map(r->h, 0, 32);
+	stores(m, 32);
+	assert_int_equal(vm_remap(m + 8 * VM_PAGE, 8 * VM_PAGE, 12 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
+	assert_int_equal(rig_load8((char *)p + 2 * VM_PAGE), 'r');
+	assert_int_equal(rig_load8((char *)p + 11 * VM_PAGE), 'r'); /* page 19, shown twice now */
+	assert_int_equal(rig_load8(m + 19 * VM_PAGE), 'r');
+	assert_int_equal(rig_ndirty(r->h), 11);
+	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -EFAULT);
+}
+
+static void a_growth_that_fails_leaves_the_old_mapping_and_its_stores(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	m = rig_map(r->h, 0, 32);
+	stores(m, 32);
+	faulty_arm(FAULTY_BIT(mremap), 1, ENOMEM, 0);
+	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -ENOMEM);
+	(void)faulty_disarm();
+	assert_int_equal(rig_load8(m + 4 * VM_PAGE), 'r');
+	rig_store8(m + 5 * VM_PAGE, 's');
+	assert_int_equal(rig_ndirty(r->h), 12);
+}
+
+static void a_second_mapping_comes_from_old_length_zero(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	assert_int_equal(vm_remap(m + 2 * VM_PAGE, 0, 4 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
+	rig_store8((char *)p + VM_PAGE, 'z');
+	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 'z');
+	assert_int_equal(rig_ndirty(r->h), 1);
+}
+
+static void moving_onto_another_mapping_of_ours_replaces_it(struct rig *r)
+{
+	char *a, *b;
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	a = rig_map(r->h, 0, 8);
+	b = rig_map(r->h, 8, 16);
+	rig_store8(b + 2 * VM_PAGE, 'b'); /* page 10 */
+	rig_store8(a, 'a');
+	assert_int_equal(vm_remap(a, 8 * VM_PAGE, 8 * VM_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, b, &p), 0);
+	assert_int_equal(rig_load8(b), 'a');
+	assert_int_equal((uint8_t)rig_load8(b + 8 * VM_PAGE), rig_byte(16));
+	vm_check();
+	assert_int_equal(rig_commit(r->h), 2);
+	assert_int_equal(rig_get_byte(r->f, 10 * VM_PAGE), 'b');
+}
+
+/* ---- many ---- */
+
+static void three_thousand_mappings_work(struct rig *r)
+{
+	enum { N = 3000 };
+	static char *m[N];
+
+	rig_open(r, 64 * VM_PAGE);
+	for (unsigned i = 0; i < N; i++)
+		m[i] = rig_map(r->h, i % 64, 1);
+	assert_int_equal(vm_fileh_nvmas(r->h), N);
+	for (unsigned i = 0; i < N; i += 7)
+		rig_store8(m[i] + i % 64, (char)i);
+	assert_int_equal(rig_commit(r->h), 64);
+	for (unsigned i = 0; i < N; i++)
+		assert_int_equal((uint8_t)rig_load8(m[i] + 100), rig_byte(i % 64));
+	for (unsigned i = 0; i < N; i += 2)
+		rig_unmap(m[i], 1);
+	assert_int_equal(vm_fileh_nvmas(r->h), N / 2);
+}
+
+static void calls_that_make_no_sense_get_the_kernels_answer(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	assert_int_equal(vm_unmap(m + 1, VM_PAGE), -EINVAL);
+	assert_int_equal(vm_unmap(m, 0), -EINVAL);
+	assert_int_equal(vm_protect(m + 1, VM_PAGE, PROT_READ), -EINVAL);
+	assert_int_equal(vm_remap(m, VM_PAGE, 0, 0, NULL, &p), -EINVAL);
+	assert_int_equal(vm_map(r->h, NULL, 0, PROT_READ, MAP_SHARED, 0, true, &p), -EINVAL);
+	assert_int_equal(vm_map(r->h, NULL, SIZE_MAX - 10, PROT_READ, MAP_SHARED, 0, true, &p), -ENOMEM);
+	assert_int_equal(vm_map(r->h, NULL, VM_PAGE, PROT_READ, MAP_SHARED, VM_MAX_PGOFF * VM_PAGE, true, &p),
+			 -EOVERFLOW);
+}
+
+/* ---- failures ---- */
+
+static void mapping_and_unmapping_lose_nothing_when_a_host_call_fails(struct rig *r)
+{
+	bool failed = true;
+
+	if (rig_is_tsan())
+		skip(); /* the table of host calls is exchanged below a running thread */
+	rig_open(r, 2048 * VM_PAGE);
+	for (unsigned nth = 1; failed; nth++) {
+		char *m = NULL, *old = rig_map(r->h, 0, 2048);
+		void *p = NULL;
+		int err;
+
+		rig_store8(old + 700 * VM_PAGE, (char)nth);
+		faulty_arm(FAULTY_ALL, nth, ENOMEM, 0);
+		err = vm_map(r->h, NULL, 2048 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, 0, true, &p);
+		if (!err)
+			m = p;
+		(void)vm_protect(old + 100 * VM_PAGE, 64 * VM_PAGE, PROT_READ);
+		err = vm_unmap(old + 600 * VM_PAGE, 200 * VM_PAGE);
+		failed = faulty_has_failed();
+		(void)faulty_disarm();
+		vm_check();
+		if (err)
+			assert_int_equal(rig_load8(old + 700 * VM_PAGE), (char)nth);
+		if (m) {
+			assert_int_equal(rig_load8(m + 700 * VM_PAGE), (char)nth);
+			rig_store8(m + 701 * VM_PAGE, 'm');
+			rig_unmap(m, 2048);
+		}
+		rig_store8(old + 500 * VM_PAGE, 'o');
+		assert_true(rig_ndirty(r->h) >= 2);
+		rig_unmap(old, 2048);
+		rig_commit(r->h);
+		assert_int_equal((char)rig_get_byte(r->f, 700 * VM_PAGE), (char)nth);
+		assert_int_equal(rig_get_byte(r->f, 500 * VM_PAGE), 'o');
+	}
+}
+
+static const struct rig_case cases[] = {
+	RIG_EAGER(anonymous_memory_cannot_alias_but_ram_can),
+	RIG_BOTH(two_mappings_of_a_page_show_one_page),
+	RIG_BOTH(a_private_mapping_sees_shared_stores_and_keeps_its_own),
+	RIG_BOTH(dontneed_loses_no_store_and_reaches_what_is_not_ours),
+	RIG_BOTH(removing_pages_is_a_change_of_the_transaction),
+	RIG_BOTH(stores_are_known_after_an_unmap),
+	RIG_BOTH(what_was_forgotten_is_known_and_its_addresses_stay_taken),
+	RIG_BOTH(protections_of_parts_are_the_programs_and_hide_no_store),
+	RIG_BOTH(a_mapping_that_is_not_writable_does_not_become_so),
+	RIG_BOTH(protecting_over_a_gap_is_enomem_after_what_lies_before_it),
+	RIG_LAZY(protecting_never_shows_a_page_that_is_not_loaded),
+	RIG_BOTH(a_moved_mapping_keeps_its_bytes_and_its_dirty_pages),
+	RIG_BOTH(a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages),
+	RIG_BOTH(a_part_can_move_away),
+	RIG_BOTH(a_growth_that_fails_leaves_the_old_mapping_and_its_stores),
+	RIG_BOTH(a_second_mapping_comes_from_old_length_zero),
+	RIG_BOTH(moving_onto_another_mapping_of_ours_replaces_it),
+	RIG_BOTH(three_thousand_mappings_work),
+	RIG_EAGER(calls_that_make_no_sense_get_the_kernels_answer),
+	RIG_BOTH(mapping_and_unmapping_lose_nothing_when_a_host_call_fails),
+};
+RIG_MAIN(cases)
