@@ -144,28 +144,44 @@ bool vm_fd_is_ours(int fd)
 	return ours;
 }
 
+static int move_locked(int fd)
+{
+	struct own *o = find_locked(fd);
+	int high;
+
+	if (!o)
+		return 0;
+	high = copy_high(fd);
+	if (high < 0)
+		return high;
+	/* users read the home each time; a system call already inside keeps its file */
+	o->fd = *o->home = high;
+	if (high < lowest)
+		__atomic_store_n(&lowest, high, __ATOMIC_RELEASE);
+	(void)vm_sys->close(fd);
+	return 0;
+}
+
 int vm_fd_move(int fd)
 {
-	struct own *o;
-	int err = 0, high;
+	struct vm_fileh *h;
+	int err;
 
+	if (!vm_fd_is_ours(fd))
+		return 0;
+	vm_lock(&vm_map_lock);
+	for (h = vm_filehs; h && h->ctl_fd != fd; h = h->next)
+		;
+	if (h) /* by this number other processes see that we live: they do not look in between */
+		vm_fileh_lock(h);
 	vm_lock(&lock);
-	o = find_locked(fd);
-	if (o) {
-		high = copy_high(fd);
-		if (high < 0) {
-			err = high;
-		} else {
-			/* users read the home each time; a system call already inside keeps its file */
-			o->fd = *o->home = high;
-			if (high < lowest)
-				__atomic_store_n(&lowest, high, __ATOMIC_RELEASE);
-			(void)vm_sys->close(fd);
-		}
-	}
+	err = move_locked(fd);
 	vm_unlock(&lock);
-	if (o && !err)
-		vm_fileh_fds_moved();
+	if (h) {
+		vm_fileh_peer(h)->ctl_fd = h->ctl_fd;
+		vm_fileh_unlock(h);
+	}
+	vm_unlock(&vm_map_lock);
 	return err;
 }
 

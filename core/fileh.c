@@ -142,17 +142,6 @@ int vm_fileh_attach_peer(struct vm_fileh *h)
 	return -EAGAIN;
 }
 
-void vm_fileh_fds_moved(void)
-{
-	vm_lock(&vm_map_lock);
-	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
-		vm_fileh_lock(h);
-		vm_fileh_peer(h)->ctl_fd = h->ctl_fd;
-		vm_fileh_unlock(h);
-	}
-	vm_unlock(&vm_map_lock);
-}
-
 /* ---- open and close ---- */
 
 static int open_ctl(struct vm_fileh *h)

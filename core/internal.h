@@ -44,7 +44,7 @@ void vm_page_store_failed(struct vm_fileh *h);
  * many were dropped. */
 uint64_t vm_page_drop(struct vm_fileh *h, uint64_t start, uint64_t stop);
 /* Any page in ram may have been stored into. */
-void vm_page_suspect_all(struct vm_fileh *h);
+int vm_page_suspect_all(struct vm_fileh *h);
 /* An engine saw that [start, stop) may have been stored into. Tells false alarms apart where it costs nothing. */
 void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop);
 
@@ -82,8 +82,6 @@ void vm_fileh_end_busy(struct vm_fileh *h);
 /* Set the gate and wait until nobody whom it keeps out is inside. Handle lock held; busy. */
 void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate);
 struct vm_peer *vm_fileh_peer(struct vm_fileh *h);
-/* Descriptors of ours got other numbers: tell the peers. */
-void vm_fileh_fds_moved(void);
 /* Is there anything to commit, as far as is known? Handle lock held. */
 bool vm_fileh_is_changed(struct vm_fileh *h);
 /* Enter this process into ctl->peers. Handle lock held. -EAGAIN: table full. */

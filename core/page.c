@@ -81,15 +81,19 @@ void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	}
 }
 
-void vm_page_suspect_all(struct vm_fileh *h)
+int vm_page_suspect_all(struct vm_fileh *h)
 {
 	uint64_t end = vm_npages(h->ctl->size), stop;
+	int err = 0;
 
-	for (uint64_t start = 0; start < end; start = stop) {
+	for (uint64_t start = 0; !err && start < end; start = stop) {
 		start = vm_ram_next(&h->ram, start, end, &stop);
-		if (start < end && !vm_pagemap_reserve(&h->pagemap, start, stop))
+		if (start < end)
+			err = vm_pagemap_reserve(&h->pagemap, start, stop);
+		if (!err)
 			vm_page_mark_dirty(h, start, stop);
 	}
+	return err;
 }
 
 int vm_page_begin_store(struct vm_fileh *h, struct vm_runs *runs)

@@ -31,8 +31,8 @@ static int look(struct vm_fileh *h, bool *ret_changed)
 	err = h->ctl->torn ? -EIO : vm_harvest(h);
 	if (!err && h->ctl->suspect) {
 		/* whose stores are lost from view: every page is compared with the storage */
-		vm_page_suspect_all(h);
-		h->ctl->suspect = false;
+		err = vm_page_suspect_all(h);
+		h->ctl->suspect = err;
 	}
 	*ret_changed = vm_fileh_is_changed(h);
 	vm_fileh_unlock(h);
