@@ -100,7 +100,7 @@ int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t
 		if (!err)
 			err = bind_name(fd, dirfd, name, false);
 	}
-	if (!err && listen(fd, 16))
+	if (!err && listen(fd, SOMAXCONN))
 		err = -errno;
 	if (err)
 		(void)vm_sys->close(fd); /* was never used */

@@ -114,6 +114,25 @@ static int connect_to(int dirfd, const char *name, uid_t owner)
 	return fd;
 }
 
+/* Stopped by a signal or a debugger: it would not answer before somebody lets it go on. */
+static bool is_stopped(pid_t pid)
+{
+	char path[32], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	/* the name in brackets may hold anything, also brackets: the state follows the last one */
+	for (int c, last = 0; (c = getc(f)) != EOF; last = c) {
+		if (last == ')' && c == ' ')
+			state = (char)getc(f);
+	}
+	fclose(f);
+	return state == 'T' || state == 't';
+}
+
 /* Wait for the answer's next bytes; on a terminal, say that we wait. */
 static int wait_readable(int fd, pid_t pid, const char *request, time_t start, bool is_long)
 {
@@ -125,6 +144,11 @@ static int wait_readable(int fd, pid_t pid, const char *request, time_t start, b
 		n = poll(&p, 1, 1000);
 		if (n > 0 || (n < 0 && errno != EINTR))
 			break;
+		if (is_stopped(pid)) {
+			errno = EAGAIN;
+			n = -1;
+			break;
+		}
 		if (!is_long && time(NULL) - start > ANSWER_SEC) {
 			errno = ETIMEDOUT;
 			n = -1;
@@ -151,6 +175,10 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 	ssize_t n = -1;
 	int err = 0;
 
+	if (is_stopped(pid)) {
+		json_tokener_free(tok);
+		return cli_reply_error(-EAGAIN, "the process is stopped; nothing was asked of it (kill -CONT lets it go on)");
+	}
 	if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) < 0)
 		err = -errno;
 	while (!err && !reply) {
@@ -169,8 +197,10 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 	json_tokener_free(tok);
 	if (reply)
 		return reply;
-	snprintf(buf, sizeof(buf), "pid %d: no answer: %s", pid,
-		 err == -ECONNRESET ? "the process ended" : strerror(-err));
+	snprintf(buf, sizeof(buf), "no answer: %s",
+		 err == -ECONNRESET ? "the process ended"
+		 : err == -EAGAIN   ? "the process is stopped; it will do it when it goes on (kill -CONT)"
+				    : strerror(-err));
 	return cli_reply_error(err, buf);
 }
 
@@ -217,7 +247,7 @@ static void ask_one(struct search *s, int dirfd, const char *name, pid_t pid, ui
 	if (fd < 0) {
 		char text[128];
 
-		snprintf(text, sizeof(text), "pid %d: cannot connect: %s", pid, strerror(-fd));
+		snprintf(text, sizeof(text), "cannot connect: %s", strerror(-fd));
 		reply = cli_reply_error(fd, text);
 	} else {
 		reply = converse(fd, pid, s->request);
