@@ -13,7 +13,8 @@
 #	holds FILE BYTES [OFF]	FILE has BYTES at OFF
 #	start [NAME]		poke.c in the background under txmap; several have NAMEs. Its pid is $pid.
 #	order TEXT [ANSWER]	send it an order, its answer is $answer and, when given, must match ANSWER
-#	stop / killed		end its input, wait for it / kill -9 it: $status; its stderr is then $err
+#	tell TEXT		an order that has no answer, because it ends the program
+#	stop / killed / ended	end its input / kill -9 it / nothing, and wait for it: $status
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 lib_begin "bad-$(basename "$0" .sh)"
@@ -108,6 +109,7 @@ order() {
 	read -r -t 60 answer <&"${from[$name]}" || { bad "no answer to '$1'"; return; }
 	[ $# = 1 ] || [[ $answer =~ ^($2)$ ]] || bad "'$1' says '$answer', not '$2'"
 }
+tell() { echo "$1" >&"${in[$name]}"; } # an order that ends it
 ended() { # close the pipes, wait
 	exec {in[$name]}>&- {from[$name]}<&-
 	status=0

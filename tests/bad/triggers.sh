@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Each trigger commits when INTERFACE says so, and nothing else does; durability; signals.
+. "$(dirname "$0")/lib.sh"
+
+begin() { # SETTINGS...: a program that stored "new" and did nothing else
+	set="$*"
+	make_file a.dat o 64K
+	start
+	order "open $dir/a.dat" ok; order 'map 0' ok
+	order 'store 0 new' ok
+}
+until_holds() { # FILE BYTES: within a moment
+	local i
+	for i in $(seq 100); do
+		[ "$(head -c ${#2} "$1")" != "$2" ] || return 0
+		sleep 0.05
+	done
+	holds "$1" "$2"
+}
+txid() { txmap status --json "$pid"; sed -n 's/.*"txid": *\([0-9]*\).*/\1/p' <<<"$out"; }
+
+t_calls() {
+	claim 'commit=none: nothing commits, but the command does'
+	begin commit=none
+	order msync ok; order fsync ok; order 'msync async' ok; sleep 0.3
+	holds a.dat ooo
+	order unmap ok; order close ok; holds a.dat ooo
+	stop; is 0; holds a.dat ooo
+	begin commit=none
+	txmap commit "$pid"; is 0; holds a.dat new
+	order 'store 0 bad' ok
+	kill -TERM "$pid"; ended; is 143; holds a.dat new
+	[ "$(ls -A)" = a.dat ] || { txmap recover a.dat; is 0; holds a.dat new; }
+
+	claim 'commit=msync: only msync'
+	begin commit=msync
+	order fsync ok; holds a.dat ooo
+	order msync ok; holds a.dat new
+	order 'store 0 two' ok; order 'msync async' ok; until_holds a.dat two
+	order 'store 0 bad' ok; stop; is 0; holds a.dat two
+
+	claim 'commit=fsync: only fsync'
+	begin commit=fsync
+	order msync ok; holds a.dat ooo
+	order fsync ok; holds a.dat new
+	order 'store 0 bad' ok; tell 'exit 5'; ended; is 5; holds a.dat new
+
+	claim 'commit=exit: exit, _exit and a return from main'
+	begin commit=exit; tell 'exit 5'; ended; is 5; holds a.dat new
+	begin commit=exit; tell '_exit 6'; ended; is 6; holds a.dat new
+	begin commit=exit; order unmap ok; order close ok; holds a.dat ooo; stop; is 0
+	case $(head -c 3 a.dat) in new | ooo) ;; *) bad 'neither old nor new' ;; esac
+
+	claim 'commit=release: the last mapping and the last descriptor'
+	begin commit=release
+	order close ok; holds a.dat ooo; order unmap ok; holds a.dat new
+	stop
+	begin commit=release
+	order unmap ok; holds a.dat ooo; order close ok; holds a.dat new
+	order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 0 bad' ok
+	tell 'raise 9'; ended; holds a.dat new
+
+	claim 'commit=munmap'
+	begin commit=munmap
+	order msync ok; holds a.dat ooo; order unmap ok; holds a.dat new
+	killed; holds a.dat new
+
+	claim 'commit=term: SIGTERM, SIGINT, SIGHUP with their default action'
+	local s
+	for s in TERM INT HUP; do
+		begin commit=term
+		kill -$s "$pid"; ended; is $((128 + $(kill -l $s))); holds a.dat new
+	done
+	claim 'commit=msync: SIGTERM loses what was not committed'
+	begin commit=msync; kill -TERM "$pid"; ended; is 143; holds a.dat ooo
+	claim 'a crash commits nothing'
+	for s in ABRT QUIT KILL; do
+		begin commit=msync,fsync,release,exit,term
+		kill -$s "$pid"; ended; is $((128 + $(kill -l $s))); holds a.dat ooo
+	done
+	[ -e .a.dat.txmap ] && { txmap recover a.dat; is 0; }
+	holds a.dat ooo
+}
+
+t_timers() {
+	claim 'commit=interval:200ms'
+	begin commit=interval:200ms
+	until_holds a.dat new
+	order 'store 0 two' ok; until_holds a.dat two
+	local first; first=$(txid)
+	sleep 0.7
+	[ "$(txid)" = "$first" ] || bad 'an idle program commits nothing'
+	order 'store 0 bad' ok; killed; txmap recover a.dat
+	claim 'commit=dirty:1M: when so much is dirty'
+	set=commit=dirty:1M
+	make_file a.dat o 4M
+	start
+	order "open $dir/a.dat" ok; order 'map 0' ok
+	order 'fill 0 512K n' ok; sleep 1.2; holds a.dat ooo
+	order 'fill 0 1M n' ok; until_holds a.dat nnn
+	killed
+	claim 'both, and msync beside'
+	begin commit=msync,interval:300ms,dirty:1M
+	order msync ok; holds a.dat new
+	order 'store 0 two' ok; until_holds a.dat two
+	stop
+}
+
+t_lazy() {
+	claim 'durability=lazy: msync and the command wait; an exit commits too'
+	begin durability=lazy
+	order msync ok; holds a.dat new
+	order 'store 0 two' ok; txmap commit "$pid"; is 0; holds a.dat two
+	order 'store 0 end' ok; stop; is 0; holds a.dat end
+	[ "$(ls -A)" = a.dat ] || bad "left: $(ls -A)"
+	claim 'lazy commits by a timer reach the file within a moment'
+	begin durability=lazy commit=interval:100ms
+	until_holds a.dat new
+	for i in 1 2 3 4 5; do order "store 0 n$i" ok; until_holds a.dat "n$i"; done
+	killed
+	txmap recover a.dat; is 0; holds a.dat n5
+	claim 'lazy releases are all there after kill -9 of the process (the machine ran on)'
+	begin durability=lazy commit=release
+	order unmap ok; order close ok
+	killed
+	txmap recover a.dat; is 0; holds a.dat new
+}
+
+t_signals() {
+	claim 'signals that are configured commit, discard, invalidate, and do not end the program'
+	begin commit=none commit_signal=USR1 discard_signal=USR2 invalidate_signal=RTMIN+3
+	kill -USR1 "$pid"; until_holds a.dat new
+	order 'store 0 bad' ok
+	kill -USR2 "$pid"
+	local i
+	for i in $(seq 100); do order 'load 0 3'; [ "$answer" != new ] || break; sleep 0.05; done
+	[ "$answer" = new ] || bad "memory is $answer"
+	sleep 0.01; printf out | dd of=a.dat conv=notrunc 2>/dev/null
+	order 'load 0 3' new
+	kill -$(($(kill -l RTMIN) + 3)) "$pid"
+	for i in $(seq 100); do order 'load 0 3'; [ "$answer" != out ] || break; sleep 0.05; done
+	[ "$answer" = out ] || bad "memory is $answer"
+	claim 'a storm of them does no harm'
+	order 'store 0 two' ok
+	for i in $(seq 300); do kill -USR1 "$pid"; done
+	until_holds a.dat two
+	order 'load 0 3' two
+	stop; is 0
+	claim 'before anything is mapped they do nothing, and do not end the program'
+	set='commit_signal=USR1'
+	start
+	order 'size' 'EBADF'
+	kill -USR1 "$pid"; sleep 0.1
+	order 'size' 'EBADF'
+	stop; is 0
+}
+
+each t_calls
+each t_timers
+each t_lazy
+each t_signals
+exit $failed
