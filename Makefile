@@ -38,6 +38,7 @@ TESTS_preload	:= $(patsubst %.c,%,$(wildcard tests/preload/*.c))
 CRASH_libs	:= $(patsubst %.c,%.so,$(wildcard tests/crash/lib*.c))
 TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests/crash/*.c)))
 TESTS_bad	:= $(patsubst %.c,%,$(wildcard tests/bad/*.c))
+FSX_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/fsx/*.c))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*.c))
 CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
@@ -133,6 +134,12 @@ $(B)/tests/crash/%: tests/crash/%.c $(B)/.flags
 $(B)/tests/bad/%: tests/bad/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
+$(B)/tests/fsx/%.o: tests/fsx/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -c -o $@ $<
+$(B)/tests/fsx/fsx: $(FSX_objs)
+	@echo '  LD  $@'
+	$(Q)$(CC) -pthread -o $@ $^
 $(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
@@ -150,7 +157,7 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 	$(Q)$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
-		$(TESTS_bad) $(TESTS_program)) $(PLUGINS:%=$(B)/plugins/%.so)
+		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
 tests: all $(PLAIN_tests)

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations on mappings and through them. */
+#include "fsx.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MADV_COLD
+#define MADV_COLD    20
+#define MADV_PAGEOUT 21
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static uint8_t buf[MAX_IO];
+
+/* ---- faults ---- */
+
+static sigjmp_buf jump;
+static volatile sig_atomic_t is_probing, probe_signo;
+static volatile uint8_t *volatile probe_addr;
+
+static void on_fault(int signo, siginfo_t *info, void *uc)
+{
+	uint64_t off = (uint64_t)((uint8_t *)info->si_addr - ARENA);
+	(void)uc;
+
+	if (is_probing && info->si_addr == probe_addr) {
+		probe_signo = signo;
+		siglongjmp(jump, 1);
+	}
+	if (off / PAGE >= set.npages)
+		mismatch("signal %d, address %p", signo, info->si_addr);
+	mismatch("signal %d at arena %#lx: kind %d, prot %d, %s page %u, size %#lx", signo, (unsigned long)off,
+		 arena[off / PAGE].kind, arena[off / PAGE].prot, sh->f[arena[off / PAGE].file].name,
+		 arena[off / PAGE].pgoff, (unsigned long)sh->f[arena[off / PAGE].file].size);
+}
+
+void catch_faults(void)
+{
+	struct sigaction sa = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+
+	sigaction(SIGSEGV, &sa, NULL);
+	sigaction(SIGBUS, &sa, NULL);
+}
+
+int probe(volatile uint8_t *p, bool write)
+{
+	probe_addr = p;
+	probe_signo = 0;
+	is_probing = 1;
+	if (!sigsetjmp(jump, 1)) {
+		if (write)
+			*p = 0xee;
+		else
+			(void)*p;
+	}
+	is_probing = 0;
+	return probe_signo;
+}
+
+static void op_probe(void)
+{
+	uint32_t pg = one_in(3) ? (uint32_t)below(set.npages) : random_page();
+	bool write = one_in(2);
+	const struct apage *a = &arena[pg];
+	int want;
+
+	if (pg == set.npages || can_touch(pg, write) || (a->prot == PROT_WRITE && !write))
+		return;
+	want = a->kind == NOTHING || !(a->prot & (write ? PROT_WRITE : PROT_READ)) ? SIGSEGV : SIGBUS;
+	say("probe arena page %u (%s page %u) for %s", pg, sh->f[a->file].name, a->pgoff, write ? "writing" : "reading");
+	if (probe(ARENA + (uint64_t)pg * PAGE + below(PAGE), write) != want)
+		mismatch("probe: signal %d, but should be %d", probe_signo, want);
+}
+
+/* ---- load and store ---- */
+
+static void say_touch(const char *what, uint64_t aoff, size_t len)
+{
+	const struct apage *a = &arena[aoff / PAGE];
+
+	say("%s arena %#lx len %#zx (%s %s off %#lx)", what, (unsigned long)aoff, len,
+	    a->kind == SHARED ? "shared" : "private", sh->f[a->file].name,
+	    (unsigned long)a->pgoff * PAGE + aoff % PAGE);
+}
+
+static uint64_t random_aoff(uint32_t pg)
+{
+	return (uint64_t)pg * PAGE + (one_in(3) ? PAGE - 1 - skewed(16) : below(PAGE));
+}
+
+static void op_load(void)
+{
+	uint32_t pg = random_page();
+	uint64_t aoff = random_aoff(pg);
+	static uint8_t want[MAX_IO];
+	size_t len;
+
+	if (pg == set.npages || !(len = touchable(aoff, random_len(), false)))
+		return;
+	say_touch("load", aoff, len);
+	model_load(aoff, want, len);
+	if (len == 1)
+		buf[0] = *(volatile uint8_t *)(ARENA + aoff);
+	else
+		memcpy(buf, ARENA + aoff, len);
+	compare_bytes("the mapping", aoff, buf, want, len);
+}
+
+static void op_store(void)
+{
+	uint32_t pg = random_page();
+	uint64_t aoff = random_aoff(pg), word;
+	size_t len;
+
+	if (pg == set.npages || !(len = touchable(aoff, random_len(), true)))
+		return;
+	random_bytes(buf, len);
+	say_touch("store", aoff, len);
+	if (len >= 8 && one_in(3)) {
+		len = 8;
+		memcpy(&word, buf, 8);
+		if (aoff % 8 == 0)
+			__atomic_store_n((uint64_t *)(ARENA + aoff), word, __ATOMIC_SEQ_CST);
+		else
+			memcpy(ARENA + aoff, &word, 8);
+	} else {
+		memcpy(ARENA + aoff, buf, len);
+	}
+	model_store(aoff, buf, len);
+}
+
+/* ---- map and unmap ---- */
+
+/* The last mapping of a file without a descriptor may go. */
+static void unmapping(void)
+{
+	for (unsigned i = 0; i < NFILES; i++)
+		if (!nfds(&sh->f[i]))
+			make_sure(&sh->f[i]);
+}
+
+static void unmapped(void)
+{
+	for (unsigned i = 0; i < NFILES; i++)
+		may_be_released(&sh->f[i]);
+}
+
+static uint32_t random_npages(void)
+{
+	return (uint32_t)(1 + skewed(one_in(8) ? set.npages / 3 : 24));
+}
+
+static int random_prot(void)
+{
+	static const int prots[] = {PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE,
+				    PROT_READ | PROT_WRITE, PROT_READ, PROT_READ, PROT_WRITE, PROT_NONE};
+
+	return prots[below(8)];
+}
+
+static void op_map(void)
+{
+	static uint32_t id;
+	struct file *f = random_file();
+	struct fd *d = random_fd(f, !one_in(20), one_in(2));
+	bool shared = !one_in(3), replaces;
+	uint32_t n = random_npages(), at = (uint32_t)below(set.npages), pgoff;
+	int prot = random_prot(), flags, mode, want = 0;
+	struct apage a;
+	void *p;
+
+	n = n < set.npages - at ? n : set.npages - at;
+	pgoff = one_in(3) ? 0 : (uint32_t)(random_off(f) / PAGE);
+	if (!d || (!shared && !f->live && set.control)) /* private alone: not managed */
+		return;
+	mode = d->flags & O_ACCMODE;
+	replaces = !is_free(at, n);
+	flags = replaces || one_in(2) ? MAP_FIXED : one_in(2) ? 0 : MAP_FIXED_NOREPLACE;
+	if (replaces && one_in(8)) {
+		flags = MAP_FIXED_NOREPLACE;
+		want = -EEXIST;
+	}
+	if (one_in(10))
+		flags |= MAP_POPULATE;
+	if (mode == O_WRONLY || (shared && (prot & PROT_WRITE) && mode == O_RDONLY))
+		want = -EACCES;
+	say("mmap %s fd %d page %u + %u at arena page %u, %s prot %d%s%s", f->name, d->fd, pgoff, n, at,
+	    shared ? "shared" : "private", prot, flags & MAP_FIXED ? " FIXED" : "",
+	    flags & MAP_POPULATE ? " POPULATE" : "");
+	if ((flags & MAP_FIXED) && !want)
+		unmapping();
+	p = mmap(ARENA + (uint64_t)at * PAGE, n * (size_t)PAGE - (one_in(4) ? skewed(PAGE) : 0), prot,
+		 (shared ? MAP_SHARED : MAP_PRIVATE) | flags, d->fd, (off_t)pgoff * PAGE);
+	if (want == -EACCES && errno == EEXIST && p == MAP_FAILED && (flags & MAP_FIXED_NOREPLACE) && replaces)
+		return; /* both are wrong: the order is the kernel's */
+	if (want) {
+		expect("mmap", (long)p, want);
+		return;
+	}
+	if (p != ARENA + (uint64_t)at * PAGE)
+		expect("mmap", (long)p, (long)(ARENA + (uint64_t)at * PAGE));
+	a = (struct apage){.kind = shared ? SHARED : PRIVATE, .file = (uint8_t)(f - sh->f), .prot = (uint8_t)prot,
+			   .maywrite = mode == O_RDWR || !shared, .pgoff = pgoff, .id = ++id};
+	model_map(at, n, &a);
+	f->live |= shared;
+	/* a private mapping that may be written is filled for writing, up to the first page that cannot be had */
+	for (uint32_t i = 0; i < n && !shared && (flags & MAP_POPULATE) && can_touch(at + i, true); i++)
+		model_own(at + i);
+	unmapped();
+}
+
+static void op_unmap(void)
+{
+	uint32_t pg = one_in(5) ? (uint32_t)below(set.npages) : random_page(), n = random_npages();
+
+	if (pg == set.npages)
+		return;
+	if (one_in(3))
+		n = run_of(pg);
+	n = n < set.npages - pg ? n : set.npages - pg;
+	say("munmap arena page %u + %u", pg, n);
+	unmapping();
+	expect("munmap", munmap(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE), 0);
+	model_unmap(pg, n);
+	unmapped();
+}
+
+/* Something that is none of ours, over it. */
+static void op_cover(void)
+{
+	uint32_t pg = random_page(), n = (uint32_t)between(1, 4);
+	uint8_t *at = ARENA + (uint64_t)pg * PAGE;
+
+	if (pg == set.npages)
+		return;
+	n = n < set.npages - pg ? n : set.npages - pg;
+	say("mmap anonymous over arena page %u + %u", pg, n);
+	unmapping();
+	if (mmap(at, n * (size_t)PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
+		mismatch("mmap: %s", strerror(errno));
+	model_unmap(pg, n);
+	for (size_t i = 0; i < n * (size_t)PAGE; i++)
+		if (at[i])
+			mismatch("anonymous memory has a byte at %#zx", i);
+	memset(at, 1, n * (size_t)PAGE);
+	expect("munmap", munmap(at, n * (size_t)PAGE), 0);
+	unmapped();
+}
+
+/* The pages that were at from are at to now, with what they have of their own. */
+static void model_move(uint32_t from, uint32_t n, uint32_t to, uint32_t new_n)
+{
+	struct apage first = arena[from], *old = calloc(n, sizeof(*old));
+	static uint32_t id = 1u << 30;
+
+	if (!old)
+		abort();
+	memcpy(old, arena + from, n * sizeof(*old));
+	for (uint32_t i = 0; i < n; i++)
+		arena[from + i].own = NULL;
+	model_unmap(from, n);
+	first.id = ++id;
+	model_map(to, new_n, &first);
+	for (uint32_t i = 0; i < n; i++)
+		if (i < new_n)
+			arena[to + i].own = old[i].own;
+		else
+			free(old[i].own);
+	free(old);
+}
+
+static void *remap(uint32_t from, uint32_t n, uint32_t new_n, int flags, uint32_t to)
+{
+	return mremap(ARENA + (uint64_t)from * PAGE, n * (size_t)PAGE, new_n * (size_t)PAGE, flags,
+		      ARENA + (uint64_t)to * PAGE);
+}
+
+/* In place, or to wherever the kernel likes, and from there back into the arena. */
+static void remap_free(uint32_t from, uint32_t n, uint32_t new_n)
+{
+	bool may_move = one_in(2), fits;
+	uint32_t to = (uint32_t)below(set.npages - new_n);
+	uint8_t *p, *q, *at = ARENA + (uint64_t)from * PAGE;
+
+	if (from + new_n > set.npages)
+		return; /* what is behind the arena is not known */
+	fits = new_n <= n || is_free(from + n, new_n - n);
+	say("mremap arena page %u + %u to + %u%s", from, n, new_n, may_move ? " MAYMOVE" : "");
+	if (!fits && may_move && !is_free(to, new_n))
+		return;
+	p = remap(from, n, new_n, may_move ? MREMAP_MAYMOVE : 0, 0);
+	if (!fits && !may_move) {
+		expect("mremap", (long)p, -ENOMEM);
+		return;
+	}
+	if (p == MAP_FAILED || (p != at && !may_move))
+		expect("mremap", (long)p, (long)at);
+	if (p == at) {
+		model_move(from, n, from, new_n);
+		return;
+	}
+	if (fits)
+		to = from; /* either is right */
+	q = mremap(p, new_n * (size_t)PAGE, new_n * (size_t)PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   ARENA + (uint64_t)to * PAGE);
+	expect("mremap back", (long)q, (long)(ARENA + (uint64_t)to * PAGE));
+	model_move(from, n, to, new_n);
+}
+
+static void remap_fixed(uint32_t from, uint32_t n, uint32_t new_n)
+{
+	uint32_t to = (uint32_t)below(set.npages - new_n);
+	bool crosses = to < from + n && from < to + new_n;
+	void *p;
+
+	say("mremap arena page %u + %u to + %u FIXED at %u", from, n, new_n, to);
+	unmapping();
+	p = remap(from, n, new_n, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	if (crosses) {
+		expect("mremap onto itself", (long)p, -EINVAL);
+		return;
+	}
+	expect("mremap", (long)p, (long)(ARENA + (uint64_t)to * PAGE));
+	model_move(from, n, to, new_n);
+	unmapped();
+}
+
+/* A second mapping of the same pages. */
+static void remap_copy(uint32_t from, uint32_t n)
+{
+	struct apage first = arena[from];
+	uint32_t to = (uint32_t)below(set.npages - n);
+	bool is_dontunmap = one_in(2), crosses = to < from + n && from < to + n;
+	static uint32_t id = 1u << 31;
+	void *p;
+
+	if (first.kind == PRIVATE || crosses)
+		return;
+	say("mremap arena page %u + %u %s FIXED at %u", from, n, is_dontunmap ? "DONTUNMAP" : "from length 0", to);
+	unmapping();
+	p = remap(from, is_dontunmap ? n : 0, n, MREMAP_MAYMOVE | MREMAP_FIXED | (is_dontunmap ? MREMAP_DONTUNMAP : 0),
+		  to);
+	expect("mremap", (long)p, (long)(ARENA + (uint64_t)to * PAGE));
+	first.id = ++id;
+	model_map(to, n, &first);
+	unmapped();
+}
+
+static void op_remap(void)
+{
+	uint32_t pg = random_page(), n, new_n;
+
+	if (pg == set.npages)
+		return;
+	n = run_of(pg);
+	if (n > 1 && one_in(2))
+		n = (uint32_t)between(1, n);
+	new_n = one_in(3) ? n : one_in(2) ? (uint32_t)between(1, n) : n + random_npages();
+	if (new_n >= set.npages / 2)
+		return;
+	switch (below(4)) {
+	case 0:
+		remap_copy(pg, n);
+		break;
+	case 1:
+		remap_fixed(pg, n, new_n);
+		break;
+	default:
+		remap_free(pg, n, new_n);
+	}
+}
+
+/* ---- protect, advise, sync ---- */
+
+static void op_protect(void)
+{
+	uint32_t pg = random_page(), n, i;
+	int prot = random_prot();
+
+	if (pg == set.npages)
+		return;
+	n = one_in(2) ? run_of(pg) : (uint32_t)between(1, 8);
+	n = n < set.npages - pg ? n : set.npages - pg;
+	if (!is_mapped(pg, n) || one_in(4))
+		n = 1;
+	for (i = 0; i < n && (arena[pg + i].maywrite || !(prot & PROT_WRITE)); i++)
+		;
+	if (i < n) /* what comes before would have changed already */
+		n = 1;
+	say("mprotect arena page %u + %u prot %d", pg, n, prot);
+	if (!arena[pg].maywrite && (prot & PROT_WRITE)) {
+		expect("mprotect", mprotect(ARENA + (uint64_t)pg * PAGE, PAGE, prot), -EACCES);
+		return;
+	}
+	expect("mprotect", mprotect(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, prot), 0);
+	for (i = 0; i < n; i++)
+		arena[pg + i].prot = (uint8_t)prot;
+}
+
+static void op_advise(void)
+{
+	static const struct {
+		const char *name;
+		int advice;
+	} advices[] = {{"DONTNEED", MADV_DONTNEED}, {"REMOVE", MADV_REMOVE}, {"WILLNEED", MADV_WILLNEED},
+		       {"COLD", MADV_COLD}, {"PAGEOUT", MADV_PAGEOUT}, {"POPULATE_READ", MADV_POPULATE_READ},
+		       {"POPULATE_WRITE", MADV_POPULATE_WRITE}, {"NORMAL", MADV_NORMAL}, {"bad", 4711}};
+	uint32_t pg = random_page(), n, i;
+	struct file *f;
+	unsigned k = (unsigned)below(9);
+	int advice = advices[k].advice, want = 0;
+
+	if (pg == set.npages)
+		return;
+	n = (uint32_t)between(1, run_of(pg));
+	f = &sh->f[arena[pg].file];
+	if (advice == MADV_REMOVE)
+		want = arena[pg].kind == PRIVATE || !arena[pg].maywrite ? -EACCES : 0;
+	else if (advice == 4711)
+		want = -EINVAL;
+	for (i = 0; i < n && (advice == MADV_POPULATE_READ || advice == MADV_POPULATE_WRITE); i++)
+		if (!can_touch(pg + i, advice == MADV_POPULATE_WRITE))
+			want = want ?: arena[pg].prot & (advice == MADV_POPULATE_WRITE ? PROT_WRITE : PROT_READ) ? -EFAULT
+														  : -EINVAL;
+	if (advice == MADV_POPULATE_READ && arena[pg].prot == PROT_WRITE)
+		return; /* write-only is readable on some machines */
+	say("madvise arena page %u + %u %s", pg, n, advices[k].name);
+	expect("madvise", madvise(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, advice), want);
+	if (advice == MADV_REMOVE && !want)
+		model_zero(f, (uint64_t)arena[pg].pgoff * PAGE, n * (uint64_t)PAGE);
+	for (i = 0; i < n && arena[pg].kind == PRIVATE; i++) {
+		if (advice == MADV_DONTNEED)
+			drop_own(pg + i);
+		if (advice == MADV_POPULATE_WRITE && !can_touch(pg + i, true))
+			break;
+		if (advice == MADV_POPULATE_WRITE)
+			model_own(pg + i);
+	}
+}
+
+static void op_msync(void)
+{
+	static const int all[] = {MS_SYNC, MS_SYNC, MS_SYNC | MS_INVALIDATE, MS_ASYNC, MS_INVALIDATE, 0,
+				  MS_SYNC | MS_ASYNC, 64};
+	uint32_t pg = random_page(), n = random_npages(), i;
+	int flags = all[below(8)], want;
+	bool touched[NFILES] = {false}, shared[NFILES] = {false};
+
+	if (pg == set.npages)
+		return;
+	if (one_in(2))
+		n = run_of(pg);
+	n = n < set.npages - pg ? n : set.npages - pg;
+	want = flags == (MS_SYNC | MS_ASYNC) || flags == 64 ? -EINVAL : is_mapped(pg, n) ? 0 : -ENOMEM;
+	for (i = pg; i < pg + n; i++) {
+		touched[arena[i].file] |= arena[i].kind != NOTHING;
+		shared[arena[i].file] |= arena[i].kind == SHARED;
+	}
+	say("msync arena page %u + %u flags %d", pg, n, flags);
+	expect("msync", msync(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, flags), want);
+	for (i = 0; i < NFILES && want != -EINVAL; i++) {
+		if (shared[i] && (flags & MS_SYNC))
+			model_commit(&sh->f[i]);
+		else if (touched[i] && (flags & (MS_SYNC | MS_ASYNC)))
+			sh->f[i].unsure |= is_changed(&sh->f[i]);
+	}
+}
+
+const struct op ops_map[] = {
+	{"map", 60, op_map},	   {"unmap", 35, op_unmap},   {"cover", 3, op_cover},	{"remap", 25, op_remap},
+	{"protect", 25, op_protect}, {"advise", 30, op_advise}, {"msync", 8, op_msync}, {"probe", 25, op_probe},
+	{"load", 120, op_load},	   {"store", 150, op_store},  {NULL, 0, NULL},
+};
