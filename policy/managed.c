@@ -196,6 +196,16 @@ static int recover(const char *path, const struct pol_rule *rule)
 	return err;
 }
 
+/* Once: without /proc it would be said for every file. */
+static void tell_unknown_name(int fd, int err)
+{
+	static bool told;
+
+	if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+		pol_log(POL_LOG_WARN, "descriptor %d: the name of its file cannot be found (%s)%s: no rule is looked for, and it "
+			"is NOT managed", fd, pol_errno_name(err), err == -ENOENT ? "; is /proc mounted?" : "");
+}
+
 /* The canonical path behind fd. false: it has none. */
 static bool path_of_fd(int fd, char *ret_path)
 {
@@ -204,7 +214,11 @@ static bool path_of_fd(int fd, char *ret_path)
 
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = vm_sys->readlinkat(AT_FDCWD, link, ret_path, PATH_MAX);
-	if (n <= 0 || n >= PATH_MAX || ret_path[0] != '/')
+	if (n >= PATH_MAX)
+		n = -ENAMETOOLONG;
+	if (n < 0)
+		tell_unknown_name(fd, (int)n);
+	if (n <= 0 || ret_path[0] != '/')
 		return false;
 	ret_path[n] = 0;
 	return true;
