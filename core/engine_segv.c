@@ -91,7 +91,7 @@ static int segv_harvest(struct vma *v, uint64_t start, uint64_t stop)
 			continue;
 		/* protect first: a store after the note would be lost. Taking rights away can fail only by needing
 		 * one more kernel mapping; then the page stays writable and on the list. */
-		int e = set_prot(v, from, to, ~PROT_WRITE);
+		int e = segv_protect(v, from, to);
 
 		vm_page_note_stored(v->fileh, from, to);
 		if (e)
@@ -167,11 +167,12 @@ static int segv_touched(struct vma *v, uint64_t pgoff, bool write)
 	bool writable = state == VM_DIRTY && is_writable_now(v, pgoff);
 	int err;
 
-	if (write)
+	if (write) {
 		err = make_writable(v, pgoff);
-	else /* loaded by another process, or it came to be by a write(2) */
-		err = set_prot(v, pgoff, pgoff + 1, writable ? PROT_READ | PROT_WRITE | PROT_EXEC : ~PROT_WRITE);
-	return err ? err : 1;
+		return err ? err : !writable;
+	}
+	/* loaded by another process, or it came to be by a write(2) */
+	return set_prot(v, pgoff, pgoff + 1, writable ? PROT_READ | PROT_WRITE | PROT_EXEC : ~PROT_WRITE);
 }
 
 static int segv_flatten(struct vma *v)

@@ -301,7 +301,7 @@ static int uffd_touched(struct vma *v, uint64_t pgoff, bool write)
 {
 	(void)write;
 	/* a freeze ended between the touch and now, or could not give the access back */
-	return uffd_protect(v, pgoff, pgoff + 1) ? -ENOMEM : 1;
+	return uffd_protect(v, pgoff, pgoff + 1) ? -ENOMEM : 0;
 }
 
 static int uffd_flatten(struct vma *v)

@@ -19,7 +19,7 @@
 
 #define RA_MIN 16u /* pages around a random touch: what the kernel maps around one */
 
-/* The same touch again and again, though each time we said "resolved", is a fault after all. */
+/* The same touch again and again, though nothing was missing, is a fault after all. */
 #define MAX_REPEATS 10000u
 static __thread uintptr_t last_addr;
 static __thread uint32_t repeats;
@@ -74,18 +74,20 @@ static int load_around(struct vm_fileh *h, uint64_t pgoff, uint64_t start, uint6
 	return err ? vm_load(h, pgoff, pgoff + 1) : 0; /* only a neighbour could not be had? */
 }
 
-static bool is_repeating(uintptr_t addr)
+/* needless: the engine found nothing to do for this touch. */
+static bool is_repeating(uintptr_t addr, bool needless)
 {
-	if (addr != last_addr)
+	if (addr != last_addr || !needless)
 		repeats = 0;
 	last_addr = addr;
 	return ++repeats > MAX_REPEATS;
 }
 
-/* resolve: something was waited for, the touch has to be tried again */
-#define AGAIN 2
+/* resolve: something was waited for, the touch has to be tried again; nothing was missing */
+#define AGAIN	 2
+#define NEEDLESS 3
 
-/* Steps 2 and 3 for one page. Map lock held, released on return. 1, AGAIN, 0 (not ours after all), -errno. */
+/* Steps 2 and 3 for one page. Map lock held, released on return. 1, AGAIN, NEEDLESS, 0 (not ours after all), -errno. */
 static int resolve(struct vma *v, uint64_t pgoff, bool write)
 {
 	struct vm_fileh *h = v->fileh;
@@ -104,6 +106,8 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 		err = -ENXIO; /* what the kernel answers with SIGBUS, had it got that far */
 	else
 		err = v->shared ? vm_engine_ops->touched(v, pgoff, write) : 0;
+	if (!err && v->shared)
+		err = NEEDLESS;
 	vm_fileh_unlock(h);
 	if (err != -EAGAIN) {
 		vm_unlock(&vm_map_lock);
@@ -142,13 +146,11 @@ int vm_fault(const siginfo_t *info, void *ucontext)
 		vm_unlock(&vm_map_lock);
 		return info->si_code == BUS_MCEERR_AR ? -EIO : 0;
 	}
-	if (is_repeating(addr)) {
-		vm_unlock(&vm_map_lock);
-		return 0;
-	}
 	int err = resolve(v, pgoff, write);
 
-	return err == AGAIN ? 1 : err;
+	if (is_repeating(addr, err == NEEDLESS))
+		return 0;
+	return err == AGAIN || err == NEEDLESS ? 1 : err;
 }
 
 /* User mode only: the kernel cannot wait for a page, so it must be there. Map lock held, released on return. */
@@ -205,39 +207,44 @@ int vm_load_mapped(const void *addr, size_t len)
 	return err;
 }
 
-/* One page of vm_prepare. 0 done, AGAIN, -errno. */
-static int prepare_page(uintptr_t addr, bool write)
+/* One page of vm_prepare; *addr: the next one, or the same one again. */
+static int prepare_page(uintptr_t *addr, bool write)
 {
 	struct vma *v;
 	uint64_t pgoff;
+	size_t i;
 	int err;
 
 	vm_lock(&vm_map_lock);
-	v = vm_vma_at(addr);
-	if (!v || !v->shared || !(v->prot & (write ? PROT_WRITE : PROT_READ | PROT_WRITE | PROT_EXEC))) {
+	i = vm_vma_index(*addr);
+	v = i < vm_nvmas ? vm_vmas[i] : NULL;
+	if (!v || v->start > *addr) { /* nothing of ours up to there */
+		*addr = v ? v->start : UINTPTR_MAX;
+		vm_unlock(&vm_map_lock);
+		return 0;
+	}
+	pgoff = v->pgoff + ((*addr - v->start) >> VM_PAGE_SHIFT);
+	*addr += VM_PAGE;
+	if (!v->shared || !(v->prot & (write ? PROT_WRITE : PROT_READ | PROT_WRITE | PROT_EXEC))) {
 		vm_unlock(&vm_map_lock); /* the kernel says what is wrong, if anything */
 		return 0;
 	}
-	pgoff = v->pgoff + ((addr - v->start) >> VM_PAGE_SHIFT);
 	if (vm_engine_ops == &vm_engine_uffd)
 		return prepare_uffd(v, pgoff);
 	err = resolve(v, pgoff, write);
-	return err == 1 ? 0 : err;
+	if (err == AGAIN)
+		*addr -= VM_PAGE;
+	return err < 0 ? err : 0;
 }
 
 int vm_prepare(const void *addr, size_t len, bool write)
 {
 	uintptr_t p = (uintptr_t)addr & ~(VM_PAGE - 1), stop = (uintptr_t)addr + len;
-	int err;
+	int err = 0;
 
 	if (!len || stop < (uintptr_t)addr || !vm_is_mapped(addr, len))
 		return 0;
-	for (; p < stop; p += VM_PAGE) {
-		do
-			err = prepare_page(p, write);
-		while (err == AGAIN);
-		if (err)
-			return err;
-	}
-	return 0;
+	while (!err && p < stop)
+		err = prepare_page(&p, write);
+	return err;
 }

@@ -166,7 +166,8 @@ struct vm_engine_ops {
 	int (*will_fill)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*filled)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*emptied)(struct vma *v, uint64_t start, uint64_t stop);
-	/* A touch of pgoff arrived as a signal; the program may do it. 1: resolved, -EAGAIN: load it first. */
+	/* A touch of pgoff arrived as a signal; the program may do it. 1: resolved, 0: nothing was missing, -EAGAIN: load it
+	 * first. */
 	int (*touched)(struct vma *v, uint64_t pgoff, bool write);
 	/* Report the pages stored into since the last time (vm_page_note_stored) and watch them again. */
 	int (*harvest)(struct vma *v, uint64_t start, uint64_t stop);
