@@ -36,13 +36,13 @@ const uint8_t *vm_run_at(const uint8_t *p, const uint8_t *stop, struct vm_run *r
 
 int vm_apply_size(int data_fd, const struct vm_frame *commit)
 {
-	struct stat st;
+	struct statx st;
 	uint64_t size;
-	int err = vm_sys->fstat(data_fd, &st);
+	int err = vm_sys->statx(data_fd, STATX_SIZE, &st); /* fstat would make each write's time a new one */
 
 	if (err)
 		return err;
-	size = (uint64_t)st.st_size;
+	size = st.stx_size;
 	if (size > commit->cut) {
 		err = vm_sys->ftruncate(data_fd, (off_t)commit->cut);
 		if (err)

@@ -169,6 +169,11 @@ static int sys_fstat(int fd, struct stat *ret_st)
 	return (int)sys3(__NR_fstat, fd, (long)ret_st, 0);
 }
 
+static int sys_statx(int fd, unsigned mask, struct statx *ret_st)
+{
+	return (int)sys6(__NR_statx, fd, (long)"", 0x1000 /* AT_EMPTY_PATH */, mask, (long)ret_st, 0);
+}
+
 static int sys_fstatat(int dirfd, const char *path, struct stat *ret_st, int flags)
 {
 	return (int)sys4(__NR_newfstatat, dirfd, (long)path, (long)ret_st, flags);
@@ -305,6 +310,7 @@ const struct vm_sys vm_sys_linux = {
 	.fallocate = sys_fallocate,
 	.lseek = sys_lseek,
 	.fstat = sys_fstat,
+	.statx = sys_statx,
 	.fstatat = sys_fstatat,
 	.fchown = sys_fchown,
 	.fchmod = sys_fchmod,

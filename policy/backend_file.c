@@ -39,33 +39,18 @@ static void free_priv(struct vm_bigfile *f)
 	f->priv = NULL;
 }
 
-/* ---- the file's state as we left it ---- */
-
-static bool is_as_left(const struct pol_file_shared *s, const struct stat *st)
-{
-	return s->mtime_sec == st->st_mtim.tv_sec && s->mtime_nsec == st->st_mtim.tv_nsec &&
-	       s->size == (uint64_t)st->st_size;
-}
-
-static void leave_as(struct pol_file_shared *s, const struct stat *st)
-{
-	s->mtime_sec = st->st_mtim.tv_sec;
-	s->mtime_nsec = st->st_mtim.tv_nsec;
-	s->size = (uint64_t)st->st_size;
-}
+/* ---- writing to the file ---- */
 
 int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int data_fd))
 {
 	struct pol_file_priv *p = f->priv;
-	struct stat before, after;
-	int err = vm_sys->fstat(f->fd, &before);
+	struct pol_file_own own;
+	int err = pol_file_own_begin(f, &own);
 
 	if (err)
 		return err;
 	err = fn(&p->j, f->fd);
-	/* also when it failed: it may have written something before */
-	if (is_as_left(f->shared, &before) && !vm_sys->fstat(f->fd, &after))
-		leave_as(f->shared, &after);
+	pol_file_own_end(f, &own); /* also when it failed: it may have written something before */
 	return err;
 }
 
@@ -83,7 +68,6 @@ bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
 static int file_open(struct vm_bigfile *f, const char *arg)
 {
 	struct pol_file_priv *p = pol_file_memory(sizeof(*p));
-	struct stat st;
 	int err;
 
 	if (!p)
@@ -98,13 +82,10 @@ static int file_open(struct vm_bigfile *f, const char *arg)
 	if (!err)
 		err = pol_journal_path(f->path, arg, p->dir, p->jpath);
 	if (!err)
-		err = vm_sys->fstat(f->fd, &st);
-	if (err) {
+		err = pol_file_leave(f);
+	if (err)
 		free_priv(f);
-		return err;
-	}
-	leave_as(f->shared, &st);
-	return 0;
+	return err;
 }
 
 int pol_file_checkpoint(struct vm_bigfile *f)
@@ -114,24 +95,16 @@ int pol_file_checkpoint(struct vm_bigfile *f)
 	return p->j.fd < 0 ? 0 : pol_file_write(f, vm_journal_checkpoint);
 }
 
-/* What others wrote must not be undone by replaying what we committed before: the journal starts over. */
-static int accept_change(struct vm_bigfile *f, const struct stat *st)
-{
-	leave_as(f->shared, st);
-	return pol_file_checkpoint(f);
-}
-
 static int file_changed(struct vm_bigfile *f, int accept)
 {
-	struct stat st;
-	int err = vm_sys->fstat(f->fd, &st);
+	int changed = pol_file_look(f, accept), err = 0;
 
-	if (err)
-		return err;
-	if (is_as_left(f->shared, &st))
-		return 0;
-	if (accept)
-		err = accept_change(f, &st);
+	if (changed <= 0 || !accept)
+		return changed;
+	/* what others wrote must not be undone by replaying what we committed before: the journal starts over */
+	err = pol_file_leave(f);
+	if (!err)
+		err = pol_file_checkpoint(f);
 	return err ? err : 1;
 }
 
@@ -155,14 +128,13 @@ static int file_close(struct vm_bigfile *f)
 
 static int file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
 {
-	struct stat before, after;
-	int err = vm_sys->fstat(f->fd, &before);
+	struct pol_file_own own;
+	int err = pol_file_own_begin(f, &own);
 
-	if (!err)
-		err = vm_sys->fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len);
-	/* this moved the file's time, and is no change of somebody else's */
-	if (is_as_left(f->shared, &before) && !vm_sys->fstat(f->fd, &after))
-		leave_as(f->shared, &after);
+	if (err)
+		return err;
+	err = vm_sys->fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len);
+	pol_file_own_end(f, &own); /* it moved the file's time */
 	return err;
 }
 
@@ -207,18 +179,12 @@ int pol_file_size(struct vm_bigfile *f, uint64_t *ret_size)
 {
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_mark m;
-	struct stat st;
-	int err;
 
 	vm_journal_mark(&p->j, &m);
-	if (m.applied != m.tail) {
-		*ret_size = m.size;
-		return 0;
-	}
-	err = vm_sys->fstat(f->fd, &st);
-	if (!err)
-		*ret_size = (uint64_t)st.st_size;
-	return err;
+	if (m.applied == m.tail)
+		return pol_file_basics(f->fd, ret_size, NULL);
+	*ret_size = m.size;
+	return 0;
 }
 
 static int file_getsize(struct vm_bigfile *f, uint64_t *ret_size)

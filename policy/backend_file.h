@@ -14,8 +14,12 @@
 struct pol_file_shared {
 	struct vm_journal_pos pos;
 	uint64_t jdev, jino;	       /* the journal that pos speaks of, when pos has a tail */
-	int64_t mtime_sec, mtime_nsec; /* the file as we left it; see changed() */
+	/* the file as we left it; backend_file_outside.c */
+	int64_t mtime_nsec;		 /* its time when we last looked */
+	int64_t own_from_nsec, own_to_nsec; /* what we wrote since has its time in between; 0: nothing */
 	uint64_t size;
+	uint64_t looked_usec; /* monotonic */
+	bool foreign;	      /* somebody else changed it, and nobody accepted that */
 };
 _Static_assert(sizeof(struct pol_file_shared) <= VM_BACKEND_SHARED, "fits");
 
@@ -66,6 +70,21 @@ int pol_journal_sync_dir(const char *dir);
 bool pol_journal_remove_idle(const char *jpath);
 /* Make f ready to write; nothing to do when it is. Logs an error. */
 int pol_journal_attach(struct vm_bigfile *f);
+
+/* ---- backend_file_outside.c: what others do to the file ---- */
+
+/* The present state is how we left it. */
+int pol_file_leave(struct vm_bigfile *f);
+/* Did somebody else change the file? 1 or 0. anyway: look, however short ago we looked. */
+int pol_file_look(struct vm_bigfile *f, bool anyway);
+/* Around what changes the file ourselves; looks before. */
+struct pol_file_own {
+	int64_t from_nsec;
+};
+int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own);
+void pol_file_own_end(struct vm_bigfile *f, const struct pol_file_own *own);
+/* Size and number of names; either may be NULL. */
+int pol_file_basics(int fd, uint64_t *ret_size, unsigned *ret_nlink);
 
 /* ---- backend_file_diff.c ---- */
 

@@ -71,12 +71,12 @@ int pol_file_begin(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_mark m;
-	struct stat st;
+	unsigned nlink = 0;
 	int err = pol_file_open_write(f);
 
 	if (!err)
-		err = vm_sys->fstat(p->j.fd, &st);
-	if (!err && !st.st_nlink)
+		err = pol_file_basics(p->j.fd, NULL, &nlink);
+	if (!err && !nlink)
 		err = replace_lost_journal(f);
 	if (err)
 		return err;

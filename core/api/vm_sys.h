@@ -18,6 +18,7 @@
 
 struct iovec;
 struct stat;
+struct statx;
 struct timespec;
 
 struct vm_sys {
@@ -35,6 +36,7 @@ struct vm_sys {
 	int (*fallocate)(int fd, int mode, off_t off, off_t len);
 	off_t (*lseek)(int fd, off_t off, int whence);
 	int (*fstat)(int fd, struct stat *ret_st);
+	int (*statx)(int fd, unsigned mask, struct statx *ret_st); /* of a descriptor */
 	int (*fstatat)(int dirfd, const char *path, struct stat *ret_st, int flags);
 	int (*fchown)(int fd, uid_t uid, gid_t gid);
 	int (*fchmod)(int fd, mode_t mode);

@@ -118,6 +118,47 @@ static void a_commit_larger_than_a_frame_is_streamed(void **state)
 
 /* ---- outside changes ---- */
 
+/* It looks at most once a millisecond. */
+static void until_it_looks_again(void)
+{
+	struct timespec from, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < 2000000);
+}
+
+static void a_commit_between_looks_does_not_hide_a_change_before_it(void **state)
+{
+	struct rig *r = *state;
+	struct image next = r->now;
+	uint64_t rnd = 3;
+
+	assert_int_equal(ops->changed(&r->f, 0), 0);
+	until_it_looks_again();
+	assert_int_equal(utimensat(AT_FDCWD, r->box.data, NULL, 0), 0);
+	set_byte(&next, 1, 98);
+	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
+	until_it_looks_again();
+	assert_int_equal(ops->changed(&r->f, 0), 1);
+}
+
+static void many_commits_are_no_change_by_somebody_else(void **state)
+{
+	struct rig *r = *state;
+	struct image next = r->now;
+	uint64_t rnd = 4;
+
+	for (int i = 0; i < 200; i++) {
+		set_byte(&next, 1, (unsigned char)i);
+		assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
+		assert_int_equal(ops->changed(&r->f, 0), 0);
+		if (i % 50 == 0)
+			until_it_looks_again();
+	}
+}
+
 static void a_change_by_somebody_else_is_seen_until_accepted(void **state)
 {
 	struct rig *r = *state;
@@ -127,6 +168,7 @@ static void a_change_by_somebody_else_is_seen_until_accepted(void **state)
 	set_byte(&next, 1, 99);
 	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
 	assert_int_equal(ops->changed(&r->f, 0), 0);
+	until_it_looks_again();
 	image_put(r->box.data, &next);
 	assert_int_equal(ops->changed(&r->f, 0), 1);
 	assert_int_equal(ops->changed(&r->f, 1), 1);
@@ -359,6 +401,8 @@ int main(void)
 		T(bytes_equal_to_what_a_cut_took_away_are_committed),
 		T(a_commit_larger_than_a_frame_is_streamed),
 		T(a_change_by_somebody_else_is_seen_until_accepted),
+		T(a_commit_between_looks_does_not_hide_a_change_before_it),
+		T(many_commits_are_no_change_by_somebody_else),
 		T(a_file_shortened_by_somebody_else_loads_zeros),
 		T(holes_are_skipped),
 		T(a_removed_journal_is_replaced),
