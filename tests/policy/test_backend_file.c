@@ -2,6 +2,10 @@
 #define _GNU_SOURCE 1
 #include "file_rig.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
 /* ---- committing ---- */
 
 static void committed_bytes_are_in_the_file_and_loaded(void **state)
