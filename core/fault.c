@@ -153,6 +153,21 @@ int vm_fault(const siginfo_t *info, void *ucontext)
 	return err == AGAIN || err == NEEDLESS ? 1 : err;
 }
 
+/* Load pages, and have them in ram: one that was loaded as zeros, or zeroed, need not be there. */
+static int load_and_hold(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	int err = vm_load(h, start, stop);
+	uint64_t end;
+
+	if (err)
+		return err;
+	vm_fileh_lock(h);
+	end = vm_npages(h->ctl->size);
+	err = vm_ram_hold(&h->ram, start, stop < end ? stop : end);
+	vm_fileh_unlock(h);
+	return err;
+}
+
 /* User mode only: the kernel cannot wait for a page, so it must be there. Map lock held, released on return. */
 static int prepare_uffd(struct vma *v, uint64_t pgoff)
 {
@@ -164,7 +179,7 @@ static int prepare_uffd(struct vma *v, uint64_t pgoff)
 	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST))
 		vm_wait_for_thaw(h);
 	if (h->lazy && !vm_can_load_lazily())
-		err = vm_load(h, pgoff, pgoff + 1);
+		err = load_and_hold(h, pgoff, pgoff + 1);
 	vm_fileh_unpin(h);
 	return err;
 }
@@ -201,7 +216,7 @@ int vm_load_mapped(const void *addr, size_t len)
 	if (!len || stop < p || !vm_is_mapped(addr, len))
 		return 0;
 	while (!err && p < stop && (h = next_lazy(&p, stop, &pgstart, &pgstop))) {
-		err = vm_load(h, pgstart, pgstop);
+		err = load_and_hold(h, pgstart, pgstop);
 		vm_fileh_unpin(h);
 	}
 	return err;

@@ -59,6 +59,8 @@ int vm_ram_fill(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf
 int vm_ram_fill_missing(struct vm_ram *r, uint64_t pgoff, size_t npages, const void *buf, uint64_t size);
 /* Copy pages out; beyond the end zeros. */
 int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
+/* Zero pages where there are none. */
+int vm_ram_hold(struct vm_ram *r, uint64_t start, uint64_t stop);
 /* Free the pages of [start, stop): every mapping in every process faults again. */
 int vm_ram_punch(struct vm_ram *r, uint64_t start, uint64_t stop);
 /* First page of [start, stop) that ram holds, or stop; *ret_stop: the end of that run. */

@@ -67,20 +67,21 @@ static int advise_remove(uintptr_t start, uintptr_t stop)
 	while (start < stop) {
 		struct vm_fileh *h = NULL;
 		uint64_t off = 0, len = 0;
+		int err = -EINVAL;
 		size_t i;
 
 		vm_lock(&vm_map_lock);
 		i = vm_vma_index(start);
-		if (i < vm_nvmas && vm_vmas[i]->start <= start && vm_vmas[i]->shared) {
+		if (i < vm_nvmas && vm_vmas[i]->start <= start && !(vm_vmas[i]->shared && vm_vmas[i]->writable)) {
+			err = -EACCES;
+		} else if (i < vm_nvmas && vm_vmas[i]->start <= start) {
 			h = vm_vmas[i]->fileh;
 			off = (vm_vmas[i]->pgoff << VM_PAGE_SHIFT) + (start - vm_vmas[i]->start);
 			len = (vm_vmas[i]->stop < stop ? vm_vmas[i]->stop : stop) - start;
 		}
 		vm_unlock(&vm_map_lock);
-		if (!h)
-			return -EINVAL;
-		int err = remove_pages(h, off, len);
-
+		if (h)
+			err = remove_pages(h, off, len);
 		if (err)
 			return err;
 		start += len;

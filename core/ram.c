@@ -68,6 +68,14 @@ int vm_ram_punch(struct vm_ram *r, uint64_t start, uint64_t stop)
 				 (off_t)(start << VM_PAGE_SHIFT), (off_t)((stop - start) << VM_PAGE_SHIFT));
 }
 
+int vm_ram_hold(struct vm_ram *r, uint64_t start, uint64_t stop)
+{
+	if (start >= stop)
+		return 0;
+	return vm_sys->fallocate(r->fd, FALLOC_FL_KEEP_SIZE, (off_t)(start << VM_PAGE_SHIFT),
+				 (off_t)((stop - start) << VM_PAGE_SHIFT));
+}
+
 uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *ret_stop)
 {
 	off_t data = vm_sys->lseek(r->fd, (off_t)(start << VM_PAGE_SHIFT), SEEK_DATA), hole;

@@ -7,6 +7,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#ifndef MADV_POPULATE_READ /* newer than some headers */
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* ---- the files of a range ---- */
 
 /* The files mapped in a range, each with a reference. More than FEW in one call is rare and costs a mapping. */
@@ -198,7 +203,14 @@ int pol_mprotect(void *addr, size_t len, int prot)
 
 int pol_madvise(void *addr, size_t len, int advice)
 {
-	return vm_advise(addr, len, advice);
+	int ready = 0, err;
+
+	/* the kernel touches the pages itself; its verdict on those that cannot be had is the answer */
+	if (advice == MADV_POPULATE_READ || advice == MADV_POPULATE_WRITE)
+		ready = vm_prepare(addr, len, advice == MADV_POPULATE_WRITE);
+	err = vm_advise(addr, len, advice);
+	/* a page beyond the end of the file, which the segv engine does not let the kernel find out */
+	return err == -EINVAL && ready == -ENXIO ? -EFAULT : err;
 }
 
 int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
