@@ -31,33 +31,58 @@ void vm_fork_parent(void)
 	vm_unlock(&vm_map_lock);
 }
 
+/* Nothing of the parent's is there: the addresses must be taken before anything else is mapped in the child, or a thread's
+ * stack, say, may be put there. */
 static int map_again(struct vma *v)
 {
-	void *p = vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
-			       v->fileh->ram.fd,
-			       (off_t)(v->pgoff << VM_PAGE_SHIFT));
+	void *p;
 
+	if (!v->dontfork)
+		return 0;
+	p = vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+			 v->fileh->ram.fd, (off_t)(v->pgoff << VM_PAGE_SHIFT));
+	v->dontfork = false;
 	return vm_sys_err(p);
 }
 
-/* Map lock held. */
 static int arm(struct vma *v)
 {
-	bool again = v->dontfork;
-	int err = 0;
+	int err;
 
+	if (!v->shared)
+		return 0;
 	vm_engine_ops->detach(v);
-	v->dontfork = false;
 	vm_fileh_lock(v->fileh);
-	if (again)
-		err = map_again(v);
-	if (!err)
-		err = vm_engine_ops->attach(v);
+	err = vm_engine_ops->attach(v);
 	if (!err)
 		err = vm_engine_ops->protect(v, v->pgoff, vm_vma_pgstop(v));
 	vm_fileh_unlock(v->fileh);
 	if (err) /* better no mapping than one that shows zeros or loses stores */
 		(void)vm_sys->munmap((void *)v->start, v->stop - v->start);
+	return err;
+}
+
+/* Calls fn for every mapping; one that it fails for is no more. Returns the first error. */
+static int for_each_vma(int (*fn)(struct vma *v))
+{
+	int err = 0, e;
+
+	vm_lock(&vm_map_lock);
+	for (size_t i = 0; i < vm_nvmas;) {
+		struct vma *v = vm_vmas[i];
+
+		e = fn(v);
+		if (e) {
+			if (v->shared)
+				vm_engine_ops->detach(v);
+			vm_vma_remove(v);
+			vm_vma_free(v);
+			err = err ? err : e;
+		} else {
+			i++;
+		}
+	}
+	vm_unlock(&vm_map_lock);
 	return err;
 }
 
@@ -86,25 +111,14 @@ int vm_fork_child(void)
 	vm_lock_reinit(&vm_map_lock);
 	if (!vm_filehs)
 		return 0;
-	err = vm_engine_ops->fork_child();
+	err = for_each_vma(map_again);
+	e = vm_engine_ops->fork_child();
+	err = err ? err : e;
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		h->stored_here = false;
 		e = join(h);
 		err = err ? err : e;
 	}
-	vm_lock(&vm_map_lock);
-	for (size_t i = 0; i < vm_nvmas;) {
-		struct vma *v = vm_vmas[i];
-
-		e = v->shared ? arm(v) : 0;
-		if (e) {
-			vm_vma_remove(v);
-			vm_vma_free(v);
-			err = err ? err : e;
-		} else {
-			i++;
-		}
-	}
-	vm_unlock(&vm_map_lock);
-	return err;
+	e = for_each_vma(arm);
+	return err ? err : e;
 }
