@@ -129,6 +129,10 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v);
 int vm_vma_last_harvest(struct vma *v);
 /* The protection that v should have. */
 int vm_vma_reprotect(struct vma *v);
+/* fn for each of our mappings within [start, stop), after cutting them at the ends. */
+int vm_vma_for_range(uintptr_t start, uintptr_t stop, int (*fn)(struct vma *v));
+/* They are none of ours any more. */
+void vm_vma_untrack_range(uintptr_t start, uintptr_t stop);
 /* vm_forget, with the lock held. */
 int vm_forget_locked(uintptr_t start, uintptr_t stop);
 

@@ -120,7 +120,10 @@ int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint
 			return err;
 		}
 	}
-	if (flags & MAP_LOCKED) /* like the kernel's, best effort after the mapping stands */
+	/* Best effort after the mapping stands, like the kernel's. Filling a private mapping gives it copies of its own. */
+	if ((flags & FILLING) && (flags & MAP_PRIVATE) && prot != PROT_NONE)
+		(void)vm_sys->madvise(p, vm_page_up(len), prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+	else if (flags & MAP_LOCKED)
 		(void)vm_sys->madvise(p, len, MADV_WILLNEED);
 	*ret_addr = p;
 	return 0;
@@ -157,8 +160,7 @@ static void untrack(struct vma *v)
 	vm_vma_free(v);
 }
 
-/* Calls fn for each of our mappings within [start, stop), after cutting them at the ends. Map lock held. */
-static int for_range(uintptr_t start, uintptr_t stop, int (*fn)(struct vma *v))
+int vm_vma_for_range(uintptr_t start, uintptr_t stop, int (*fn)(struct vma *v))
 {
 	int err = vm_vma_split(start, stop);
 
@@ -179,7 +181,7 @@ int vm_vma_reprotect(struct vma *v)
 	return err;
 }
 
-static void untrack_range(uintptr_t start, uintptr_t stop)
+void vm_vma_untrack_range(uintptr_t start, uintptr_t stop)
 {
 	size_t i;
 
@@ -195,13 +197,13 @@ int vm_unmap(void *addr, size_t len)
 	if (start % VM_PAGE || !len || stop <= start)
 		return vm_sys->munmap(addr, len); /* the kernel's own answer */
 	vm_lock(&vm_map_lock);
-	err = for_range(start, stop, vm_vma_last_harvest);
+	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
 	if (!err)
 		err = vm_sys->munmap(addr, len);
 	if (!err)
-		untrack_range(start, stop);
+		vm_vma_untrack_range(start, stop);
 	else
-		(void)for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
+		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
 	vm_unlock(&vm_map_lock);
 	return err;
 }
@@ -219,13 +221,13 @@ int vm_forget_locked(uintptr_t start, uintptr_t stop)
 
 	if (start % VM_PAGE || stop <= start)
 		return 0; /* the call that follows fails */
-	err = for_range(start, stop, vm_vma_last_harvest);
+	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
 	if (!err)
-		err = for_range(start, stop, reserve_addresses);
+		err = vm_vma_for_range(start, stop, reserve_addresses);
 	if (!err)
-		untrack_range(start, stop);
+		vm_vma_untrack_range(start, stop);
 	else
-		(void)for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
+		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
 	return err;
 }
 

@@ -56,10 +56,11 @@ void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	for (; start < stop; start++) {
 		uint8_t *p = at(h, start);
 
-		if (*p == VM_DIRTY || *p == VM_LOADING)
+		if (*p == VM_LOADING)
 			continue;
-		set(h, p, VM_DIRTY);
-		h->stored_here = true;
+		h->stored_here = true; /* also where another process did before */
+		if (*p != VM_DIRTY)
+			set(h, p, VM_DIRTY);
 	}
 }
 

@@ -5,9 +5,37 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* v moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked anew. */
-static int move(struct vma *v, size_t new_len, int flags, void *new_addr, void **ret_addr)
+/* Is [v->start, stop) one mapping to the kernel? mprotect may have cut it in pieces that are alike again. */
+static bool is_one(const struct vma *v, uintptr_t stop)
 {
+	while (v->stop < stop) {
+		const struct vma *next = vm_vma_at(v->stop);
+
+		if (!next || next->fileh != v->fileh || next->pgoff != vm_vma_pgstop(v) || next->prot != v->prot ||
+		    next->shared != v->shared || next->writable != v->writable || next->dontfork != v->dontfork)
+			return false;
+		v = next;
+	}
+	return true;
+}
+
+static int flatten(struct vma *v)
+{
+	int err;
+
+	if (!v->shared)
+		return 0;
+	vm_fileh_lock(v->fileh);
+	err = vm_engine_ops->flatten(v);
+	vm_fileh_unlock(v->fileh);
+	return err;
+}
+
+/* [start, stop), which is one, moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked
+ * anew. */
+static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void *new_addr, void **ret_addr)
+{
+	struct vma *v = vm_vma_at(start);
 	struct vm_fileh *h = v->fileh;
 	uint64_t pgstop = v->pgoff + (vm_page_up(new_len) >> VM_PAGE_SHIFT);
 	void *p;
@@ -15,18 +43,16 @@ static int move(struct vma *v, size_t new_len, int flags, void *new_addr, void *
 
 	if (pgstop > VM_MAX_PGOFF)
 		return -EINVAL;
-	err = vm_vma_last_harvest(v);
-	if (err)
-		return err;
-	vm_fileh_lock(h);
-	err = v->shared ? vm_engine_ops->flatten(v) : 0;
-	vm_fileh_unlock(h);
+	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
+	if (!err)
+		err = vm_vma_for_range(start, stop, flatten);
 	if (err)
 		goto restore;
-	p = vm_sys->mremap((void *)v->start, v->stop - v->start, new_len, flags, new_addr);
+	p = vm_sys->mremap((void *)start, stop - start, new_len, flags, new_addr);
 	err = vm_sys_err(p);
 	if (err)
 		goto restore;
+	vm_vma_untrack_range(v->stop, stop);
 	vm_vma_remove(v);
 	if (v->shared)
 		vm_engine_ops->detach(v);
@@ -43,7 +69,7 @@ static int move(struct vma *v, size_t new_len, int flags, void *new_addr, void *
 	*ret_addr = p;
 	return 0;
 restore:
-	(void)vm_vma_reprotect(v); /* as before; err is the one to report */
+	(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
 	return err;
 }
 
@@ -52,6 +78,32 @@ static bool is_good_target(uintptr_t start, uintptr_t stop, uintptr_t to, size_t
 	uintptr_t to_stop = to + vm_page_up(len);
 
 	return to % VM_PAGE == 0 && to_stop > to && (flags & MREMAP_MAYMOVE) && (to_stop <= start || stop <= to);
+}
+
+/* A private mapping has nobody to load the pages that it grows by. Nothing of its handle is dropped while there is one. */
+static int load_growth(uintptr_t start, uintptr_t stop, size_t new_len)
+{
+	uint64_t from, to = 0;
+	struct vm_fileh *h;
+	struct vma *v;
+	int err;
+
+	vm_lock(&vm_map_lock);
+	v = vm_vma_at(start);
+	if (v && !v->shared && v->fileh->lazy) {
+		from = v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT);
+		to = v->pgoff + ((start + vm_page_up(new_len) - v->start) >> VM_PAGE_SHIFT);
+	}
+	if (!to || from >= to || to > VM_MAX_PGOFF) {
+		vm_unlock(&vm_map_lock);
+		return 0;
+	}
+	h = v->fileh;
+	vm_fileh_pin(h);
+	vm_unlock(&vm_map_lock);
+	err = vm_load(h, from, to);
+	vm_fileh_unpin(h);
+	return err;
 }
 
 int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
@@ -64,9 +116,12 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 	    (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
 	    ((flags & MREMAP_FIXED) && !is_good_target(start, stop, (uintptr_t)new_addr, new_len, flags)))
 		return -EINVAL;
+	err = load_growth(start, stop, new_len);
+	if (err)
+		return err;
 	vm_map_lock_thawed(NULL, start, stop);
 	v = vm_vma_at(start);
-	if (!v || stop > v->stop) {
+	if (!v || !is_one(v, stop)) {
 		err = -EFAULT; /* crosses mappings */
 		goto unlock;
 	}
@@ -88,7 +143,7 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 	if (!err)
 		err = vm_vma_split(start, stop);
 	if (!err)
-		err = move(vm_vma_at(start), new_len, flags, new_addr, ret_addr);
+		err = move(start, stop, new_len, flags, new_addr, ret_addr);
 unlock:
 	vm_unlock(&vm_map_lock);
 	return err;

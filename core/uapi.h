@@ -26,6 +26,11 @@
 #define UFFD_FEATURE_WP_ASYNC (1 << 15)
 #endif
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #ifndef UFFDIO_POISON
 struct uffdio_poison {
 	struct uffdio_range range;

@@ -125,6 +125,8 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 	err = check_args(len, prot, flags, accmode, off);
 	if (err)
 		return err;
+	if ((flags & MAP_TYPE) == MAP_SHARED_VALIDATE) /* which has MAP_PRIVATE's bit in it */
+		flags = (flags & ~MAP_TYPE) | MAP_SHARED;
 	if (m->unfit)
 		return refused_as_unfit(m);
 	if (m->refused)
