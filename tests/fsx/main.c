@@ -189,9 +189,12 @@ static void prepare(void)
 	arena = calloc(set.npages, sizeof(*arena));
 	for (unsigned i = 0; i < NFILES; i++) {
 		struct file *f = &sh->f[i];
+		char journal[48]; /* txmap's, when an earlier run was killed: it goes with its file */
 
 		(void)snprintf(f->name, sizeof(f->name), "fsx%u.dat", i);
+		(void)snprintf(journal, sizeof(journal), ".%s.txmap", f->name);
 		(void)unlink(f->name);
+		(void)unlink(journal);
 		f->cur = shared_memory(len);
 		f->com = shared_memory(len);
 		f->changed = shared_memory(len / PAGE + 1);

@@ -202,8 +202,9 @@ static void op_map(void)
 	    flags & MAP_POPULATE ? " POPULATE" : "");
 	if ((flags & MAP_FIXED) && !want)
 		unmapping();
-	p = mmap(ARENA + (uint64_t)at * PAGE, n * (size_t)PAGE - (one_in(4) ? skewed(PAGE) : 0), prot,
-		 (shared ? MAP_SHARED : MAP_PRIVATE) | flags, d->fd, (off_t)pgoff * PAGE);
+	/* MAP_SHARED_VALIDATE knows no MAP_FIXED_NOREPLACE */
+	flags |= !shared ? MAP_PRIVATE : one_in(6) && !(flags & MAP_FIXED_NOREPLACE) ? MAP_SHARED_VALIDATE : MAP_SHARED;
+	p = mmap(ARENA + (uint64_t)at * PAGE, n * (size_t)PAGE - (one_in(4) ? skewed(PAGE) : 0), prot, flags, d->fd, (off_t)pgoff * PAGE);
 	if (want == -EACCES && errno == EEXIST && p == MAP_FAILED && (flags & MAP_FIXED_NOREPLACE) && replaces)
 		return; /* both are wrong: the order is the kernel's */
 	if (want) {
