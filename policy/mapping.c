@@ -67,6 +67,14 @@ static void touched_put(struct touched *t)
 		(void)vm_sys->munmap(t->m, t->cap * sizeof(*t->m));
 }
 
+/* A call that may have ended mappings in what was looked at is done. */
+static void touched_end(struct touched *t, bool is_unmapped)
+{
+	for (size_t i = 0; is_unmapped && i < t->n; i++)
+		(void)pol_event(t->m[i], POL_EV_MUNMAP); /* the mapping is gone: logged, and the stores are kept */
+	touched_put(t);
+}
+
 /* ---- map ---- */
 
 /* What mmap(2) itself would say. */
@@ -113,6 +121,7 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 {
 	int fl = vm_sys->fcntl(fd, F_GETFL, 0), accmode = fl & O_ACCMODE, err;
 	bool shared = (flags & MAP_TYPE) != MAP_PRIVATE, writable = shared && accmode == O_RDWR;
+	struct touched t;
 
 	if (fl < 0)
 		return fl;
@@ -136,12 +145,11 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 		if (err)
 			return m->h ? err : refused(m, err);
 	}
-	if (flags & MAP_FIXED) {
-		err = pol_unmap_for_fixed(addr, len);
-		if (err)
-			return err;
-	}
-	return vm_map(m->h, addr, len, prot, flags, (uint64_t)off, writable, ret_addr);
+	err = touched_get(&t, addr, flags & MAP_FIXED ? len : 0); /* what is there goes, if the call succeeds */
+	if (!err)
+		err = vm_map(m->h, addr, len, prot, flags, (uint64_t)off, writable, ret_addr);
+	touched_end(&t, !err);
+	return err;
 }
 
 bool pol_addr_is_managed(const void *addr, size_t len)
@@ -158,9 +166,7 @@ static int unmap_with(void *addr, size_t len, int (*unmap)(void *addr, size_t le
 
 	if (!err)
 		err = unmap(addr, len);
-	for (size_t i = 0; !err && i < t.n; i++)
-		(void)pol_event(t.m[i], POL_EV_MUNMAP); /* the mapping is gone: logged, and the stores are kept */
-	touched_put(&t);
+	touched_end(&t, !err);
 	return err;
 }
 
@@ -217,13 +223,13 @@ int pol_madvise(void *addr, size_t len, int advice)
 
 int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
-	if (flags & MREMAP_FIXED) {
-		int err = pol_unmap_for_fixed(new_addr, new_len);
+	struct touched t;
+	int err = touched_get(&t, new_addr, flags & MREMAP_FIXED ? new_len : 0); /* it goes, if the call succeeds */
 
-		if (err)
-			return err;
-	}
-	return vm_remap(old, old_len, new_len, flags, new_addr, ret_addr);
+	if (!err)
+		err = vm_remap(old, old_len, new_len, flags, new_addr, ret_addr);
+	touched_end(&t, !err);
+	return err;
 }
 
 int pol_prepare(const void *addr, size_t len, bool write)
