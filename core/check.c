@@ -3,7 +3,7 @@
 #include "internal.h"
 #include <sys/stat.h>
 
-/* I1, I2, I3 */
+/* M1 to M3 */
 static void check_map(void)
 {
 	for (size_t i = 0; i < vm_nvmas; i++) {
@@ -25,10 +25,19 @@ static void check_map(void)
 			npriv += vm_vmas[i]->fileh == h && !vm_vmas[i]->shared;
 		}
 		BUG_ON(n != h->nvmas || npriv != h->nprivate);
+		BUG_ON(h->ctl->peers[h->peer].nprivate != npriv);
 	}
 }
 
-/* I4, I5, I6 */
+static bool has_writer(const struct vm_ctl *ctl)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (ctl->peers[i].pid && ctl->peers[i].nwriters)
+			return true;
+	return false;
+}
+
+/* P1 to P3, E1 */
 static void check_pages(struct vm_fileh *h)
 {
 	uint64_t end = vm_npages(h->ctl->size);
@@ -37,7 +46,7 @@ static void check_pages(struct vm_fileh *h)
 		uint64_t n = 0, pg = vm_pagemap_find(&h->pagemap, 0, VM_MAX_PGOFF, s);
 
 		for (; pg < VM_MAX_PGOFF; pg = vm_pagemap_find(&h->pagemap, pg + 1, VM_MAX_PGOFF, s)) {
-			BUG_ON(pg >= end && s != VM_LOADING);
+			BUG_ON(pg >= end && s != VM_LOADING && !has_writer(h->ctl));
 			n++;
 		}
 		BUG_ON(n != h->ctl->npages[s]);
@@ -45,10 +54,14 @@ static void check_pages(struct vm_fileh *h)
 	/* of a lazy handle nothing is in ram that is not accounted for */
 	for (uint64_t pg = 0, stop; h->lazy && pg < end; pg = stop)
 		for (pg = vm_ram_next(&h->ram, pg, end, &stop); pg < stop; pg++)
-			BUG_ON(vm_page_state(h, pg) == VM_EMPTY);
+			BUG_ON(vm_page_state(h, pg) <= VM_LOADING);
+	/* and what it holds is watched */
+	for (size_t i = 0; vm_engine_ops->check && i < vm_nvmas; i++)
+		if (vm_vmas[i]->fileh == h && vm_vmas[i]->shared)
+			vm_engine_ops->check(vm_vmas[i]);
 }
 
-/* I7, I8, I9 */
+/* C1 to C4 */
 static void check_ctl(struct vm_fileh *h)
 {
 	struct vm_ctl *ctl = h->ctl;
@@ -60,6 +73,7 @@ static void check_ctl(struct vm_fileh *h)
 	BUG_ON(ctl->gate != VM_GATE_OPEN && !ctl->busy_pid);
 	BUG_ON(vm_sys->fstat(h->ram.fd, &st));
 	BUG_ON((uint64_t)st.st_size < ctl->size);
+	BUG_ON((uint64_t)st.st_size != ctl->size && !has_writer(ctl));
 	BUG_ON(ctl->peers[h->peer].pid != vm_sys->getpid());
 }
 

@@ -46,6 +46,12 @@ static int segv_protect(struct vma *v, uint64_t start, uint64_t stop)
 	return err;
 }
 
+/* Where a page is gone and still has rights, ram's zeros would be seen. */
+static int segv_will_empty(struct vma *v, uint64_t start, uint64_t stop)
+{
+	return v->fileh->lazy ? set_prot(v, start, stop, PROT_NONE) : 0;
+}
+
 static int segv_attach(struct vma *v)
 {
 	return segv_protect(v, v->pgoff, vm_vma_pgstop(v));
@@ -193,6 +199,7 @@ const struct vm_engine_ops vm_engine_segv = {
 	.detach = segv_detach,
 	.split = segv_split,
 	.filled = segv_protect,
+	.will_empty = segv_will_empty,
 	.emptied = segv_protect,
 	.harvest = segv_harvest,
 	.protect = segv_protect,

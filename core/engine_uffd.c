@@ -310,6 +310,19 @@ static int uffd_flatten(struct vma *v)
 	return 0;
 }
 
+/* E1 */
+static void uffd_check(struct vma *v)
+{
+	uint64_t pg, end = vm_vma_pgstop(v), stop, skip;
+
+	if (blind || !v->fileh->lazy || v->fileh->ctl->was_shared)
+		return;
+	for (pg = v->pgoff; (pg = vm_ram_next(&v->fileh->ram, pg, end, &stop)) < end;) {
+		BUG_ON(!is_armed(v, region_of(v, pg)));
+		region_pages(v, region_of(v, pg), &skip, &pg);
+	}
+}
+
 static int uffd_fork_child(void)
 {
 	const char *why;
@@ -336,5 +349,6 @@ const struct vm_engine_ops vm_engine_uffd = {
 	.protect = uffd_protect,
 	.touched = uffd_touched,
 	.flatten = uffd_flatten,
+	.check = uffd_check,
 	.fork_child = uffd_fork_child,
 };

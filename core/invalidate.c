@@ -53,10 +53,14 @@ static uint64_t next_run(struct vm_fileh *h, const struct plan *p, uint64_t star
 /* Pages of a lazy handle go. Locks held. */
 static int drop_run(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_t *npages)
 {
-	int err = vm_ram_punch(&h->ram, start, stop);
+	int err = vm_engine_ops->will_empty ? vm_vma_for_each(h, start, stop, vm_engine_ops->will_empty) : 0;
 
-	if (err)
+	if (!err)
+		err = vm_ram_punch(&h->ram, start, stop);
+	if (err) {
+		(void)vm_vma_for_each(h, start, stop, vm_engine_ops->protect); /* err is the one to report */
 		return err;
+	}
 	*npages += vm_page_drop(h, start, stop);
 	return vm_vma_for_each(h, start, stop, engine_emptied);
 }

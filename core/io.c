@@ -83,6 +83,24 @@ ssize_t vm_fileh_read(struct vm_fileh *h, const struct iovec *iov, int niov, uin
 	return n;
 }
 
+/* Both locks, once none of [start, stop) is LOADING: a load from before a shrink can still be on its way, and would take what
+ * is written now for its own. */
+static int lock_when_loaded(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	int err;
+
+	for (;;) {
+		vm_lock(&vm_map_lock);
+		vm_fileh_lock(h);
+		err = vm_pagemap_reserve(&h->pagemap, start, stop);
+		if (err || vm_pagemap_find(&h->pagemap, start, stop, VM_LOADING) == stop)
+			return err;
+		vm_unlock(&vm_map_lock);
+		vm_fileh_wait(h);
+		vm_fileh_unlock(h);
+	}
+}
+
 /* Make the pages of [off, off + len) such that a write to ram is seen: loaded below the end, known above it. */
 static int ready_for_write(struct vm_fileh *h, uint64_t off, uint64_t len, uint64_t size)
 {
@@ -93,38 +111,45 @@ static int ready_for_write(struct vm_fileh *h, uint64_t off, uint64_t len, uint6
 		err = vm_load(h, start, stop);
 	if (err)
 		return err;
-	vm_lock(&vm_map_lock);
-	vm_fileh_lock(h);
-	err = vm_pagemap_reserve(&h->pagemap, start, stop);
-	for (pg = start > vm_npages(size) ? start : vm_npages(size); !err && pg < stop; pg++)
-		if (vm_page_begin_load(h, pg, pg + 1) == pg + 1)
-			vm_page_end_load(h, pg, pg + 1, true); /* beyond the end: zeros, without reading */
+	err = lock_when_loaded(h, start, stop);
 	/* On an eager handle a page that is not in ram may have been stored into since: to prepare it now would hide
 	 * that. Without, at worst a read of it counts as a store. */
 	if (!err && h->lazy && vm_engine_ops->will_fill)
 		err = vm_vma_for_each(h, start, stop, vm_engine_ops->will_fill);
+	for (pg = start > vm_npages(size) ? start : vm_npages(size); !err && pg < stop; pg++)
+		if (vm_page_begin_load(h, pg, pg + 1) == pg + 1)
+			vm_page_end_load(h, pg, pg + 1, true); /* beyond the end: zeros, without reading */
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 	return err;
 }
 
-/* n bytes at off were written; the pages were made ready up to stop. */
-static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n, uint64_t stop)
+/* It came short: what was made ready beyond the end is taken back. Locks held. */
+static void trim(struct vm_fileh *h, uint64_t stop)
 {
-	uint64_t end;
+	uint64_t end = vm_npages(h->ctl->size);
 
+	(void)vm_ram_resize(&h->ram, h->ctl->size); /* the kernel makes the file longer before it copies */
+	if (end >= stop)
+		return;
+	(void)vm_page_drop(h, end, stop);
+	(void)vm_vma_for_each(h, end, stop, vm_engine_ops->emptied); /* nobody touches them before they are loaded */
+}
+
+/* n bytes of len at off were written, which was made ready. */
+static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n, uint64_t len)
+{
+	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
 	if (n) {
 		vm_page_mark_dirty(h, off >> VM_PAGE_SHIFT, vm_npages(off + n));
 		if (off + n > h->ctl->size)
 			h->ctl->size = off + n;
 	}
-	end = vm_npages(h->ctl->size);
-	if (end < stop && !vm_pagemap_reserve(&h->pagemap, end, stop)) { /* it came short: the rest is beyond the end */
-		(void)vm_page_drop(h, end, stop);
-		(void)vm_ram_punch(&h->ram, end, stop); /* zeros, if anything */
-	}
+	if (n < len)
+		trim(h, vm_npages(off + len));
 	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
 }
 
 /* What is written lies in mappings of ours? Load it first: the kernel holds the memfd's lock while it copies from there,
@@ -156,13 +181,13 @@ ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, ui
 	else
 		err = load_buffers(iov, niov);
 	if (!err) {
-		ready = true;
 		err = ready_for_write(h, off, len, size);
+		ready = !err;
 	}
 	if (!err && len)
 		n = vm_sys->pwritev(h->ram.fd, iov, niov, (off_t)off);
 	if (ready)
-		wrote(h, off, n > 0 ? (uint64_t)n : 0, vm_npages(off + len));
+		wrote(h, off, n > 0 ? (uint64_t)n : 0, len);
 	if (n > 0 && off > size)
 		(void)vm_load_private(h, size, off); /* zeros; n bytes were written in any case */
 	leave_writer(h);
@@ -192,7 +217,7 @@ int vm_fileh_zero(struct vm_fileh *h, uint64_t off, uint64_t len)
 			err = vm_sys_pwrite_full(h->ram.fd, zeros, n, (off_t)off);
 		}
 		if (!err)
-			wrote(h, off, n, 0);
+			wrote(h, off, n, n);
 		off += n;
 	}
 	leave_writer(h);

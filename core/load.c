@@ -102,17 +102,24 @@ static int load_batch(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_
 	return err;
 }
 
+static uint64_t stop_at_end(struct vm_fileh *h, uint64_t stop)
+{
+	uint64_t end = vm_npages(h->ctl->size);
+
+	return stop < end ? stop : end;
+}
+
 int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
 	void *buf = NULL;
 	int err = 0;
 
 	lock_both(h);
-	if (stop > vm_npages(h->ctl->size))
-		stop = vm_npages(h->ctl->size);
+	stop = stop_at_end(h, stop);
 	if (start < stop)
 		err = vm_pagemap_reserve(&h->pagemap, start, stop);
-	while (!err && start < stop) {
+	/* the size can change whenever the locks were gone */
+	for (; !err && start < stop; stop = stop_at_end(h, stop)) {
 		uint64_t end, gen = h->ctl->gen, low = h->ctl->size_low;
 
 		switch (vm_page_state(h, start)) {

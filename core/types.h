@@ -162,9 +162,11 @@ struct vm_engine_ops {
 	int (*split)(struct vma *v, struct vma *tail);
 	/* Put npages, which are missing there, into ram; on an error they still are. Optional. */
 	int (*fill)(struct vm_fileh *h, uint64_t pgoff, size_t npages, const void *buf);
-	/* Pages of the range are about to be put into ram / were put there / were dropped from there. */
+	/* Pages of the range are about to be put into ram / were put there / are about to be dropped from there / were
+	 * dropped. All but emptied are optional. */
 	int (*will_fill)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*filled)(struct vma *v, uint64_t start, uint64_t stop);
+	int (*will_empty)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*emptied)(struct vma *v, uint64_t start, uint64_t stop);
 	/* A touch of pgoff arrived as a signal; the program may do it. 1: resolved, 0: nothing was missing, -EAGAIN: load it
 	 * first. */
@@ -175,6 +177,8 @@ struct vm_engine_ops {
 	int (*protect)(struct vma *v, uint64_t start, uint64_t stop);
 	/* Make the range uniform for mremap. */
 	int (*flatten)(struct vma *v);
+	/* Aborts when what it promises of v does not hold; optional. */
+	void (*check)(struct vma *v);
 	/* In a forked child, before attach is called for every vma again. */
 	int (*fork_child)(void);
 };

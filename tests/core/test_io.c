@@ -102,6 +102,10 @@ static void a_bad_buffer_is_efault_and_changes_nothing(struct rig *r)
 	assert_int_equal(rig_write(r->h, bad, 100, VM_PAGE), -EFAULT);
 	assert_int_equal(rig_write(r->h, bad, 3 * VM_PAGE, 9 * VM_PAGE), -EFAULT);
 	assert_int_equal(rig_read(r->h, bad, 100, VM_PAGE), -EFAULT);
+	rig_resize(r->h, 4 * VM_PAGE - 200);
+	assert_int_equal(rig_write(r->h, bad, 10, 4 * VM_PAGE - 100), -EFAULT);
+	vm_check();
+	rig_resize(r->h, 4 * VM_PAGE);
 	assert_int_equal(vm_fileh_size(r->h), 4 * VM_PAGE);
 	vm_check();
 	rig_commit(r->h);
@@ -249,6 +253,59 @@ static void two_threads_that_append_never_overlap(struct rig *r)
 	assert_int_equal(n[1], NRECORDS);
 }
 
+/* ---- beside a load ---- */
+
+struct beside {
+	struct rig *r;
+	char *m;
+	int sig;
+	unsigned stage; /* (atomic) */
+};
+
+static void *touch_the_last(void *arg)
+{
+	struct beside *b = arg;
+
+	b->sig = rig_touch(b->m + 7 * VM_PAGE);
+	return NULL;
+}
+
+/* The load waits here, until its page is gone and written anew; or a moment, when the write waits for the load. */
+static void be_slow(struct rig_file *f, uint64_t pgoff)
+{
+	struct beside *b = f->hook_arg;
+
+	(void)pgoff;
+	if (__atomic_exchange_n(&b->stage, 1, __ATOMIC_SEQ_CST))
+		return;
+	for (unsigned i = 0; i < 20000 && __atomic_load_n(&b->stage, __ATOMIC_SEQ_CST) < 2; i++)
+		(void)sched_yield();
+}
+
+static void what_is_written_while_a_load_from_before_a_shrink_is_under_way_stays(struct rig *r)
+{
+	struct beside b = {.r = r};
+	pthread_t t;
+
+	rig_open(r, 8 * VM_PAGE);
+	b.m = rig_map(r->h, 0, 8);
+	rig_hook_at(r->f, RIG_LOADBLK, be_slow, &b);
+	assert_int_equal(pthread_create(&t, NULL, touch_the_last, &b), 0);
+	while (!__atomic_load_n(&b.stage, __ATOMIC_SEQ_CST))
+		(void)sched_yield();
+	rig_resize(r->h, 7 * VM_PAGE);
+	assert_int_equal(rig_write(r->h, "new", 3, 7 * VM_PAGE + 5), 3);
+	__atomic_store_n(&b.stage, 2, __ATOMIC_SEQ_CST);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(rig_load8(b.m + 7 * VM_PAGE + 5), 'n');
+	assert_int_equal(rig_load8(b.m + 7 * VM_PAGE), 0);
+	vm_check();
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 7 * VM_PAGE + 5), 'n');
+	assert_int_equal(rig_get_byte(r->f, 7 * VM_PAGE), 0);
+	rig_hook_at(r->f, RIG_LOADBLK, NULL, NULL);
+}
+
 /* A write through the handle must not hide a store through the mapping in the same 2 MiB (one page table). */
 static void a_write_beside_a_store_hides_nothing(struct rig *r)
 {
@@ -279,6 +336,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(zeroing_does_not_change_the_size),
 	RIG_BOTH(seeking_finds_data_up_to_the_end),
 	RIG_BOTH(two_threads_that_append_never_overlap),
+	RIG_LAZY(what_is_written_while_a_load_from_before_a_shrink_is_under_way_stays),
 	RIG_BOTH(a_write_beside_a_store_hides_nothing),
 };
 RIG_MAIN(cases)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
 #include "faulty_sys.h"
-#include "uapi.h"
 
 static void anonymous_memory_cannot_alias_but_ram_can(struct rig *r)
 {
@@ -64,38 +63,6 @@ static void a_private_mapping_sees_shared_stores_and_keeps_its_own(struct rig *r
 	assert_int_equal((uint8_t)rig_load8(p + 4 * VM_PAGE), rig_byte(4));
 }
 
-static void dontneed_loses_no_store_and_reaches_what_is_not_ours(struct rig *r)
-{
-	char *m, *far;
-	void *p;
-
-	rig_open(r, 8 * VM_PAGE);
-	m = mmap(NULL, 5 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	far = m + 4 * VM_PAGE; /* behind ours, memory of the program's own */
-	assert_int_equal(vm_map(r->h, m, 4 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, 0, true, &p), 0);
-	far[0] = 'f';
-	rig_store8(m + VM_PAGE, 's');
-	assert_int_equal(vm_advise(m, 5 * VM_PAGE, MADV_DONTNEED), 0);
-	assert_int_equal(rig_load8(m + VM_PAGE), 's');
-	assert_int_equal(far[0], 0);
-	assert_int_equal(rig_ndirty(r->h), 1);
-	assert_int_equal(munmap(far, VM_PAGE), 0);
-}
-
-static void removing_pages_is_a_change_of_the_transaction(struct rig *r)
-{
-	char *m;
-
-	rig_open(r, 8 * VM_PAGE);
-	m = rig_map(r->h, 0, 8);
-	assert_int_equal(vm_advise(m + 2 * VM_PAGE, 2 * VM_PAGE, MADV_REMOVE), 0);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 0);
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), rig_byte(4));
-	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), rig_byte(3));
-	rig_commit(r->h);
-	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 0);
-}
-
 /* ---- parts ---- */
 
 static void stores_are_known_after_an_unmap(struct rig *r)
@@ -136,200 +103,6 @@ static void what_was_forgotten_is_known_and_its_addresses_stay_taken(struct rig 
 	assert_int_equal(rig_commit(r->h), 1);
 	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 'f');
 	assert_int_equal(munmap(over, 2 * VM_PAGE), 0);
-}
-
-static void protections_of_parts_are_the_programs_and_hide_no_store(struct rig *r)
-{
-	char *m;
-
-	rig_open(r, 16 * VM_PAGE);
-	m = rig_map(r->h, 0, 16);
-	for (unsigned pg = 0; pg < 16; pg++)
-		rig_store8(m + pg * VM_PAGE, 'a');
-	assert_int_equal(vm_protect(m + 4 * VM_PAGE, 4 * VM_PAGE, PROT_READ), 0);
-	assert_int_equal(vm_protect(m + 8 * VM_PAGE, 4 * VM_PAGE, PROT_NONE), 0);
-	assert_int_equal(rig_store(m + 5 * VM_PAGE, 'x'), SIGSEGV);
-	assert_int_equal(rig_touch(m + 5 * VM_PAGE), 0);
-	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
-	assert_int_equal(rig_store(m + 3 * VM_PAGE, 'b'), 0);
-	assert_int_equal(rig_commit(r->h), 16);
-	assert_int_equal(rig_store(m + 5 * VM_PAGE, 'x'), SIGSEGV); /* a commit gives no rights */
-	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
-	assert_int_equal(vm_protect(m, 16 * VM_PAGE, PROT_READ | PROT_WRITE), 0);
-	rig_store8(m + 5 * VM_PAGE, 'c');
-	rig_store8(m + 9 * VM_PAGE, 'd');
-	assert_int_equal(rig_commit(r->h), 2);
-	assert_int_equal(rig_get_byte(r->f, 9 * VM_PAGE), 'd');
-	assert_int_equal(rig_get_byte(r->f, 8 * VM_PAGE), 'a');
-}
-
-static void a_mapping_that_is_not_writable_does_not_become_so(struct rig *r)
-{
-	void *p;
-
-	rig_open(r, 4 * VM_PAGE);
-	assert_int_equal(vm_map(r->h, NULL, 4 * VM_PAGE, PROT_READ, MAP_SHARED, 0, false, &p), 0);
-	assert_int_equal(rig_store(p, 'x'), SIGSEGV);
-	assert_int_equal(vm_protect(p, VM_PAGE, PROT_READ | PROT_WRITE), -EACCES);
-	assert_int_equal(rig_touch(p), 0);
-}
-
-static void protecting_over_a_gap_is_enomem_after_what_lies_before_it(struct rig *r)
-{
-	char *m;
-
-	rig_open(r, 8 * VM_PAGE);
-	m = rig_map(r->h, 0, 8);
-	rig_unmap(m + 2 * VM_PAGE, 1);
-	assert_int_equal(vm_protect(m, 8 * VM_PAGE, PROT_READ), -ENOMEM);
-	assert_int_equal(rig_store(m, 'x'), SIGSEGV);
-}
-
-/* A page that is not loaded must not be seen, not even for a moment, as the zeros that ram holds. */
-struct reader {
-	char *m;
-	bool stop;
-	unsigned long nzeros;
-};
-
-static void *look_for_zeros(void *arg)
-{
-	struct reader *d = arg;
-
-	for (unsigned pg = 0; !__atomic_load_n(&d->stop, __ATOMIC_RELAXED); pg = (pg + 1) % 512)
-		d->nzeros += !rig_load8(d->m + pg * VM_PAGE);
-	return NULL;
-}
-
-static void protecting_never_shows_a_page_that_is_not_loaded(struct rig *r)
-{
-	struct reader d = {0};
-	pthread_t t;
-
-	rig_open(r, 512 * VM_PAGE);
-	d.m = rig_map(r->h, 0, 512);
-	assert_int_equal(pthread_create(&t, NULL, look_for_zeros, &d), 0);
-	for (unsigned i = 0; i < 300; i++) {
-		rig_invalidate(r->h, 0, 512);
-		assert_int_equal(vm_protect(d.m, 512 * VM_PAGE, i % 2 ? PROT_READ : PROT_READ | PROT_WRITE), 0);
-	}
-	__atomic_store_n(&d.stop, true, __ATOMIC_RELAXED);
-	assert_int_equal(pthread_join(t, NULL), 0);
-	assert_int_equal(d.nzeros, 0);
-}
-
-/* ---- mremap ---- */
-
-static void stores(char *m, unsigned npages)
-{
-	for (unsigned pg = 1; pg < npages; pg += 3)
-		rig_store8(m + pg * VM_PAGE, 'r');
-}
-
-static void a_moved_mapping_keeps_its_bytes_and_its_dirty_pages(struct rig *r)
-{
-	char *m, *target = mmap(NULL, 64 * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	void *p;
-
-	rig_open(r, 32 * VM_PAGE);
-	m = rig_map(r->h, 0, 32);
-	stores(m, 32);
-	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 32 * VM_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target, &p), 0);
-	assert_ptr_equal(p, target);
-	assert_false(vm_is_mapped(m, VM_PAGE));
-	assert_int_equal(rig_load8(target + 4 * VM_PAGE), 'r');
-	assert_int_equal((uint8_t)rig_load8(target + 5 * VM_PAGE), rig_byte(5));
-	assert_int_equal(rig_ndirty(r->h), 11);
-	rig_commit(r->h);
-	rig_store8(target + 5 * VM_PAGE, 's');
-	assert_int_equal(rig_ndirty(r->h), 1);
-	rig_commit(r->h);
-	assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), 's');
-}
-
-static void a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages(struct rig *r)
-{
-	char *m;
-	void *p;
-
-	rig_open(r, 64 * VM_PAGE);
-	m = rig_map(r->h, 0, 16);
-	stores(m, 16);
-	assert_int_equal(vm_remap(m, 16 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
-	m = p;
-	assert_int_equal(rig_ndirty(r->h), 5);
-	rig_store8(m + 60 * VM_PAGE, 'g');
-	assert_int_equal((uint8_t)rig_load8(m + 50 * VM_PAGE), rig_byte(50));
-	assert_int_equal(rig_ndirty(r->h), 6);
-	assert_int_equal(vm_remap(m, 64 * VM_PAGE, 8 * VM_PAGE, 0, NULL, &p), 0);
-	assert_ptr_equal(p, m);
-	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
-	assert_int_equal(rig_commit(r->h), 6);
-	assert_int_equal(rig_get_byte(r->f, 60 * VM_PAGE), 'g');
-	assert_int_equal(rig_get_byte(r->f, 13 * VM_PAGE), 'r');
-}
-
-static void a_part_can_move_away(struct rig *r)
-{
-	char *m;
-	void *p;
-
-	rig_open(r, 32 * VM_PAGE);
-	m = rig_map(r->h, 0, 32);
-	stores(m, 32);
-	assert_int_equal(vm_remap(m + 8 * VM_PAGE, 8 * VM_PAGE, 12 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
-	assert_int_equal(rig_load8((char *)p + 2 * VM_PAGE), 'r');
-	assert_int_equal(rig_load8((char *)p + 11 * VM_PAGE), 'r'); /* page 19, shown twice now */
-	assert_int_equal(rig_load8(m + 19 * VM_PAGE), 'r');
-	assert_int_equal(rig_ndirty(r->h), 11);
-	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -EFAULT);
-}
-
-static void a_growth_that_fails_leaves_the_old_mapping_and_its_stores(struct rig *r)
-{
-	char *m;
-	void *p;
-
-	rig_open(r, 32 * VM_PAGE);
-	m = rig_map(r->h, 0, 32);
-	stores(m, 32);
-	faulty_arm(FAULTY_BIT(mremap), 1, ENOMEM, 0);
-	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -ENOMEM);
-	(void)faulty_disarm();
-	assert_int_equal(rig_load8(m + 4 * VM_PAGE), 'r');
-	rig_store8(m + 5 * VM_PAGE, 's');
-	assert_int_equal(rig_ndirty(r->h), 12);
-}
-
-static void a_second_mapping_comes_from_old_length_zero(struct rig *r)
-{
-	char *m;
-	void *p;
-
-	rig_open(r, 8 * VM_PAGE);
-	m = rig_map(r->h, 0, 8);
-	assert_int_equal(vm_remap(m + 2 * VM_PAGE, 0, 4 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
-	rig_store8((char *)p + VM_PAGE, 'z');
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 'z');
-	assert_int_equal(rig_ndirty(r->h), 1);
-}
-
-static void moving_onto_another_mapping_of_ours_replaces_it(struct rig *r)
-{
-	char *a, *b;
-	void *p;
-
-	rig_open(r, 32 * VM_PAGE);
-	a = rig_map(r->h, 0, 8);
-	b = rig_map(r->h, 8, 16);
-	rig_store8(b + 2 * VM_PAGE, 'b'); /* page 10 */
-	rig_store8(a, 'a');
-	assert_int_equal(vm_remap(a, 8 * VM_PAGE, 8 * VM_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, b, &p), 0);
-	assert_int_equal(rig_load8(b), 'a');
-	assert_int_equal((uint8_t)rig_load8(b + 8 * VM_PAGE), rig_byte(16));
-	vm_check();
-	assert_int_equal(rig_commit(r->h), 2);
-	assert_int_equal(rig_get_byte(r->f, 10 * VM_PAGE), 'b');
 }
 
 /* ---- many ---- */
@@ -414,20 +187,8 @@ static const struct rig_case cases[] = {
 	RIG_EAGER(anonymous_memory_cannot_alias_but_ram_can),
 	RIG_BOTH(two_mappings_of_a_page_show_one_page),
 	RIG_BOTH(a_private_mapping_sees_shared_stores_and_keeps_its_own),
-	RIG_BOTH(dontneed_loses_no_store_and_reaches_what_is_not_ours),
-	RIG_BOTH(removing_pages_is_a_change_of_the_transaction),
 	RIG_BOTH(stores_are_known_after_an_unmap),
 	RIG_BOTH(what_was_forgotten_is_known_and_its_addresses_stay_taken),
-	RIG_BOTH(protections_of_parts_are_the_programs_and_hide_no_store),
-	RIG_BOTH(a_mapping_that_is_not_writable_does_not_become_so),
-	RIG_BOTH(protecting_over_a_gap_is_enomem_after_what_lies_before_it),
-	RIG_LAZY(protecting_never_shows_a_page_that_is_not_loaded),
-	RIG_BOTH(a_moved_mapping_keeps_its_bytes_and_its_dirty_pages),
-	RIG_BOTH(a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages),
-	RIG_BOTH(a_part_can_move_away),
-	RIG_BOTH(a_growth_that_fails_leaves_the_old_mapping_and_its_stores),
-	RIG_BOTH(a_second_mapping_comes_from_old_length_zero),
-	RIG_BOTH(moving_onto_another_mapping_of_ours_replaces_it),
 	RIG_BOTH(three_thousand_mappings_work),
 	RIG_EAGER(calls_that_make_no_sense_get_the_kernels_answer),
 	RIG_BOTH(mapping_and_unmapping_lose_nothing_when_a_host_call_fails),

@@ -1,57 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of a rig and its backend. */
+/* The backend of a rig's file. */
 #include "rig.h"
 #include "rig_file.h"
 
 enum { NOT_STORED, STORED_CHANGES, STORED_WHOLE };
 
-static void must(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	(void)fprintf(stderr, "rig: %s\n", what);
-	abort();
-}
-
-static int memfd(void)
-{
-	int fd = vm_sys_linux.memfd_create("rig", 0);
-
-	must(fd >= 0, "memfd_create");
-	return fd;
-}
-
-void *rig_shared(size_t len)
-{
-	void *p = vm_sys_linux.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-				    0);
-
-	must(!vm_sys_err(p), "mmap");
-	return p;
-}
-
-/* Not by the table in use: that may be told to fail. */
-static void get_bytes(int fd, uint64_t off, void *buf, size_t len)
-{
-	ssize_t n = vm_sys_linux.pread(fd, buf, len, (off_t)off);
-
-	must(n >= 0, "pread");
-	memset((char *)buf + n, 0, len - (size_t)n);
-}
-
-static void put_bytes(int fd, uint64_t off, const void *buf, size_t len)
-{
-	must(vm_sys_linux.pwrite(fd, buf, len, (off_t)off) == (ssize_t)len, "pwrite");
-}
-
 static void get_page(int fd, uint64_t pgoff, void *buf)
 {
-	get_bytes(fd, pgoff * VM_PAGE, buf, VM_PAGE);
+	rig_get_bytes(fd, pgoff * VM_PAGE, buf, VM_PAGE);
 }
 
 static void put_page(int fd, uint64_t pgoff, const void *buf)
 {
-	put_bytes(fd, pgoff * VM_PAGE, buf, VM_PAGE);
+	rig_put_bytes(fd, pgoff * VM_PAGE, buf, VM_PAGE);
 }
 
 /* ---- the backend ---- */
@@ -64,7 +25,7 @@ static struct rig_file *of(struct vm_bigfile *file)
 /* In an operation: what core promises, the hook, the failure. */
 static int enter(struct rig_file *f, enum rig_op op, uint64_t pgoff)
 {
-	must(!vm_lock_is_held(VM_RANK_MAP) && !vm_lock_is_held(VM_RANK_FILEH) && !vm_lock_is_held(VM_RANK_FD),
+	rig_must(!vm_lock_is_held(VM_RANK_MAP) && !vm_lock_is_held(VM_RANK_FILEH) && !vm_lock_is_held(VM_RANK_FD),
 	     "a lock is held while the backend runs");
 	__atomic_add_fetch(&f->ncalls[op], 1, __ATOMIC_SEQ_CST);
 	if (f->hook[op])
@@ -78,7 +39,7 @@ static int enter(struct rig_file *f, enum rig_op op, uint64_t pgoff)
 
 static void begin_single(struct rig_file *f)
 {
-	must(!__atomic_exchange_n(&f->busy, true, __ATOMIC_SEQ_CST), "two operations at a time");
+	rig_must(!__atomic_exchange_n(&f->busy, true, __ATOMIC_SEQ_CST), "two operations at a time");
 }
 
 static void end_single(struct rig_file *f)
@@ -96,7 +57,7 @@ static int rig_op_close(struct vm_bigfile *file)
 {
 	struct rig_file *f = of(file);
 
-	must(!f->in_txn, "closed in a transaction");
+	rig_must(!f->in_txn, "closed in a transaction");
 	return enter(f, RIG_CLOSE, 0);
 }
 
@@ -124,7 +85,7 @@ static int rig_op_loadblk(struct vm_bigfile *file, uint64_t pgoff, size_t npages
 	if (f->bad_err && pgoff <= f->bad_pgoff && f->bad_pgoff < pgoff + npages)
 		return -f->bad_err;
 	__atomic_add_fetch(&f->npages_loaded, npages, __ATOMIC_SEQ_CST);
-	get_bytes(f->fd, pgoff * VM_PAGE, buf, npages * VM_PAGE);
+	rig_get_bytes(f->fd, pgoff * VM_PAGE, buf, npages * VM_PAGE);
 	return 0;
 }
 
@@ -140,7 +101,7 @@ static int rig_op_nextdata(struct vm_bigfile *file, uint64_t off, uint64_t *ret_
 	if (start < 0)
 		return (int)start;
 	stop = vm_sys_linux.lseek(f->fd, start, SEEK_HOLE);
-	must(stop > start, "SEEK_HOLE");
+	rig_must(stop > start, "SEEK_HOLE");
 	*ret_start = (uint64_t)start;
 	*ret_stop = (uint64_t)stop;
 	return 0;
@@ -153,7 +114,7 @@ static int rig_op_begin(struct vm_bigfile *file)
 
 	begin_single(f);
 	err = enter(f, RIG_BEGIN, 0);
-	must(!f->in_txn, "begin in a transaction");
+	rig_must(!f->in_txn, "begin in a transaction");
 	f->in_txn = !err;
 	end_single(f);
 	return err;
@@ -163,8 +124,8 @@ static void stage(struct rig_file *f, uint64_t pgoff, const char *page, bool aga
 {
 	char base[VM_BLKSIZE];
 
-	must(pgoff < RIG_MAX_PGOFF, "page offset");
-	must(f->how[pgoff] == NOT_STORED || again, "stored twice without VM_STORE_AGAIN");
+	rig_must(pgoff < RIG_MAX_PGOFF, "page offset");
+	rig_must(f->how[pgoff] == NOT_STORED || again, "stored twice without VM_STORE_AGAIN");
 	if (f->how[pgoff] == NOT_STORED)
 		f->order[f->norder++] = pgoff;
 	if (again) {
@@ -184,7 +145,7 @@ static int rig_op_storeblk(struct vm_bigfile *file, uint64_t pgoff, size_t npage
 
 	begin_single(f);
 	err = enter(f, RIG_STOREBLK, pgoff);
-	must(f->in_txn, "storeblk outside of a transaction");
+	rig_must(f->in_txn, "storeblk outside of a transaction");
 	for (size_t i = 0; !err && i < npages; i++)
 		stage(f, pgoff + i, (const char *)buf + i * VM_PAGE, flags & VM_STORE_AGAIN);
 	end_single(f);
@@ -201,7 +162,7 @@ static bool apply(struct rig_file *f, uint64_t pgoff, uint64_t size)
 	get_page(f->fd, pgoff, now);
 	memcpy(old, now, sizeof(old));
 	for (size_t i = len; i < VM_PAGE; i++)
-		must(!page[i], "bytes beyond the size are not zero");
+		rig_must(!page[i], "bytes beyond the size are not zero");
 	if (f->how[pgoff] == STORED_CHANGES)
 		get_page(f->base, pgoff, base);
 	for (size_t i = 0; i < len; i++)
@@ -209,7 +170,7 @@ static bool apply(struct rig_file *f, uint64_t pgoff, uint64_t size)
 			now[i] = page[i];
 	if (!memcmp(old, now, len))
 		return false;
-	put_bytes(f->fd, off, now, len);
+	rig_put_bytes(f->fd, off, now, len);
 	return true;
 }
 
@@ -230,12 +191,12 @@ static int rig_op_commit(struct vm_bigfile *file, const struct vm_txn *txn, unsi
 	(void)flags;
 	begin_single(f);
 	err = enter(f, RIG_COMMIT, 0);
-	must(f->in_txn, "commit outside of a transaction");
-	must(txn->txid == f->txid + 1, "transaction ids rise by one");
-	must(txn->size_low <= txn->size && txn->size_low <= rig_size(f), "size_low");
+	rig_must(f->in_txn, "commit outside of a transaction");
+	rig_must(txn->txid == f->txid + 1, "transaction ids rise by one");
+	rig_must(txn->size_low <= txn->size && txn->size_low <= rig_size(f), "size_low");
 	if (!err) {
-		must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size_low), "ftruncate");
-		must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size), "ftruncate");
+		rig_must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size_low), "ftruncate");
+		rig_must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size), "ftruncate");
 		for (size_t i = 0; i < f->norder; i++)
 			changed |= apply(f, f->order[i], txn->size);
 		end_txn(f);
@@ -254,7 +215,7 @@ static void rig_op_abort(struct vm_bigfile *file)
 
 	begin_single(f);
 	(void)enter(f, RIG_ABORT, 0);
-	must(f->in_txn, "abort outside of a transaction");
+	rig_must(f->in_txn, "abort outside of a transaction");
 	end_txn(f);
 	end_single(f);
 }
@@ -295,7 +256,7 @@ static int rig_op_changed(struct vm_bigfile *file, int accept)
 	return changed;
 }
 
-static const struct vm_backend_ops ops = {
+const struct vm_backend_ops rig_ops = {
 	.abi = VM_BACKEND_ABI,
 	.name = "rig",
 	.open = rig_op_open,
@@ -313,108 +274,3 @@ static const struct vm_backend_ops ops = {
 	.idle = rig_op_idle,
 	.changed = rig_op_changed,
 };
-
-/* ---- the file ---- */
-
-struct rig_file *rig_file_make_sparse(uint64_t size)
-{
-	struct rig_file *f = rig_shared(sizeof(*f));
-
-	f->file = (struct vm_bigfile){.ops = &ops, .path = "rig", .fd = -1};
-	f->fd = memfd();
-	f->staged = memfd();
-	f->base = memfd();
-	f->how = rig_shared(RIG_MAX_PGOFF);
-	f->order = rig_shared(RIG_MAX_STORED * sizeof(*f->order));
-	must(!vm_sys_linux.ftruncate(f->fd, (off_t)size), "ftruncate");
-	return f;
-}
-
-struct rig_file *rig_file_make(uint64_t size)
-{
-	struct rig_file *f = rig_file_make_sparse(size);
-	char page[VM_BLKSIZE];
-
-	for (uint64_t off = 0; off < size; off += VM_PAGE) {
-		memset(page, rig_byte(off / VM_PAGE), VM_PAGE);
-		put_bytes(f->fd, off, page, size - off < VM_PAGE ? size - off : VM_PAGE);
-	}
-	return f;
-}
-
-void rig_file_free(struct rig_file *f)
-{
-	(void)vm_sys_linux.close(f->fd);
-	(void)vm_sys_linux.close(f->staged);
-	(void)vm_sys_linux.close(f->base);
-	(void)vm_sys_linux.munmap(f->how, RIG_MAX_PGOFF);
-	(void)vm_sys_linux.munmap(f->order, RIG_MAX_STORED * sizeof(*f->order));
-	(void)vm_sys_linux.munmap(f, sizeof(*f));
-}
-
-uint64_t rig_size(struct rig_file *f)
-{
-	return (uint64_t)vm_sys_linux.lseek(f->fd, 0, SEEK_END);
-}
-
-void rig_get(struct rig_file *f, uint64_t off, void *buf, size_t len)
-{
-	get_bytes(f->fd, off, buf, len);
-}
-
-uint8_t rig_get_byte(struct rig_file *f, uint64_t off)
-{
-	uint8_t byte;
-
-	rig_get(f, off, &byte, 1);
-	return byte;
-}
-
-void rig_put(struct rig_file *f, uint64_t off, const void *buf, size_t len)
-{
-	put_bytes(f->fd, off, buf, len);
-	f->version++;
-}
-
-void rig_put_byte(struct rig_file *f, uint64_t off, uint8_t byte)
-{
-	rig_put(f, off, &byte, 1);
-}
-
-void rig_put_size(struct rig_file *f, uint64_t size)
-{
-	must(!vm_sys_linux.ftruncate(f->fd, (off_t)size), "ftruncate");
-	f->version++;
-}
-
-/* ---- failures and hooks ---- */
-
-void rig_fail(struct rig_file *f, enum rig_op op, unsigned nth, int err)
-{
-	f->fail_err[op] = err;
-	f->fail_for_ever[op] = false;
-	f->fail_nth[op] = nth;
-}
-
-void rig_fail_for_ever(struct rig_file *f, enum rig_op op, int err)
-{
-	rig_fail(f, op, 1, err);
-	f->fail_for_ever[op] = true;
-}
-
-void rig_fail_none(struct rig_file *f)
-{
-	memset(f->fail_nth, 0, sizeof(f->fail_nth));
-	f->bad_err = 0;
-}
-
-void rig_hook_at(struct rig_file *f, enum rig_op op, rig_hook *hook, void *arg)
-{
-	f->hook_arg = arg;
-	f->hook[op] = hook;
-}
-
-unsigned rig_ncalls(struct rig_file *f, enum rig_op op)
-{
-	return __atomic_load_n(&f->ncalls[op], __ATOMIC_SEQ_CST);
-}

@@ -93,6 +93,8 @@ void rig_open(struct rig *r, uint64_t size);
 void rig_open_sparse(struct rig *r, uint64_t size);
 /* Closes h and forgets it. */
 int rig_close(struct vm_fileh *h);
+/* r->h cannot be used any more, not even closed: leave it behind. */
+void rig_abandon(struct rig *r);
 /* f's memory is given back before the test ends. */
 void rig_forget(struct rig_file *f);
 /* Map npages pages from pgoff on, shared, for reading and writing. */

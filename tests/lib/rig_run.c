@@ -129,6 +129,21 @@ int rig_close(struct vm_fileh *h)
 	return vm_fileh_close(h);
 }
 
+void rig_abandon(struct rig *r)
+{
+	for (unsigned i = 0; i < MAX_OPEN; i++)
+		if (handles[i] == r->h)
+			handles[i] = NULL;
+	for (size_t i = vm_nvmas; i-- > 0;)
+		if (vm_vmas[i]->fileh == r->h)
+			vm_vma_remove(vm_vmas[i]);
+	for (struct vm_fileh **pp = &vm_filehs; *pp; pp = &(*pp)->next)
+		if (*pp == r->h) {
+			*pp = r->h->next;
+			break;
+		}
+}
+
 void rig_forget(struct rig_file *f)
 {
 	for (unsigned i = 0; i < MAX_OPEN; i++)

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#include "rig.h"
+#include "faulty_sys.h"
+
+static void stores(char *m, unsigned npages)
+{
+	for (unsigned pg = 1; pg < npages; pg += 3)
+		rig_store8(m + pg * VM_PAGE, 'r');
+}
+
+static void a_moved_mapping_keeps_its_bytes_and_its_dirty_pages(struct rig *r)
+{
+	char *m, *target = mmap(NULL, 64 * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	m = rig_map(r->h, 0, 32);
+	stores(m, 32);
+	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 32 * VM_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target, &p), 0);
+	assert_ptr_equal(p, target);
+	assert_false(vm_is_mapped(m, VM_PAGE));
+	assert_int_equal(rig_load8(target + 4 * VM_PAGE), 'r');
+	assert_int_equal((uint8_t)rig_load8(target + 5 * VM_PAGE), rig_byte(5));
+	assert_int_equal(rig_ndirty(r->h), 11);
+	rig_commit(r->h);
+	rig_store8(target + 5 * VM_PAGE, 's');
+	assert_int_equal(rig_ndirty(r->h), 1);
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), 's');
+}
+
+static void a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 64 * VM_PAGE);
+	m = rig_map(r->h, 0, 16);
+	stores(m, 16);
+	assert_int_equal(vm_remap(m, 16 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
+	m = p;
+	assert_int_equal(rig_ndirty(r->h), 5);
+	rig_store8(m + 60 * VM_PAGE, 'g');
+	assert_int_equal((uint8_t)rig_load8(m + 50 * VM_PAGE), rig_byte(50));
+	assert_int_equal(rig_ndirty(r->h), 6);
+	assert_int_equal(vm_remap(m, 64 * VM_PAGE, 8 * VM_PAGE, 0, NULL, &p), 0);
+	assert_ptr_equal(p, m);
+	assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGSEGV);
+	assert_int_equal(rig_commit(r->h), 6);
+	assert_int_equal(rig_get_byte(r->f, 60 * VM_PAGE), 'g');
+	assert_int_equal(rig_get_byte(r->f, 13 * VM_PAGE), 'r');
+}
+
+static void a_part_can_move_away(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	m = rig_map(r->h, 0, 32);
+	stores(m, 32);
+	assert_int_equal(vm_remap(m + 8 * VM_PAGE, 8 * VM_PAGE, 12 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
+	assert_int_equal(rig_load8((char *)p + 2 * VM_PAGE), 'r');
+	assert_int_equal(rig_load8((char *)p + 11 * VM_PAGE), 'r'); /* page 19, shown twice now */
+	assert_int_equal(rig_load8(m + 19 * VM_PAGE), 'r');
+	assert_int_equal(rig_ndirty(r->h), 11);
+	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -EFAULT);
+}
+
+static void a_growth_that_fails_leaves_the_old_mapping_and_its_stores(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	m = rig_map(r->h, 0, 32);
+	stores(m, 32);
+	faulty_arm(FAULTY_BIT(mremap), 1, ENOMEM, 0);
+	assert_int_equal(vm_remap(m, 32 * VM_PAGE, 64 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -ENOMEM);
+	(void)faulty_disarm();
+	assert_int_equal(rig_load8(m + 4 * VM_PAGE), 'r');
+	rig_store8(m + 5 * VM_PAGE, 's');
+	assert_int_equal(rig_ndirty(r->h), 12);
+}
+
+static void a_second_mapping_comes_from_old_length_zero(struct rig *r)
+{
+	char *m;
+	void *p;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	assert_int_equal(vm_remap(m + 2 * VM_PAGE, 0, 4 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), 0);
+	rig_store8((char *)p + VM_PAGE, 'z');
+	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 'z');
+	assert_int_equal(rig_ndirty(r->h), 1);
+}
+
+static void moving_onto_another_mapping_of_ours_replaces_it(struct rig *r)
+{
+	char *a, *b;
+	void *p;
+
+	rig_open(r, 32 * VM_PAGE);
+	a = rig_map(r->h, 0, 8);
+	b = rig_map(r->h, 8, 16);
+	rig_store8(b + 2 * VM_PAGE, 'b'); /* page 10 */
+	rig_store8(a, 'a');
+	assert_int_equal(vm_remap(a, 8 * VM_PAGE, 8 * VM_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, b, &p), 0);
+	assert_int_equal(rig_load8(b), 'a');
+	assert_int_equal((uint8_t)rig_load8(b + 8 * VM_PAGE), rig_byte(16));
+	vm_check();
+	assert_int_equal(rig_commit(r->h), 2);
+	assert_int_equal(rig_get_byte(r->f, 10 * VM_PAGE), 'b');
+}
+
+static const struct rig_case cases[] = {
+	RIG_BOTH(a_moved_mapping_keeps_its_bytes_and_its_dirty_pages),
+	RIG_BOTH(a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages),
+	RIG_BOTH(a_part_can_move_away),
+	RIG_BOTH(a_growth_that_fails_leaves_the_old_mapping_and_its_stores),
+	RIG_BOTH(a_second_mapping_comes_from_old_length_zero),
+	RIG_BOTH(moving_onto_another_mapping_of_ours_replaces_it),
+};
+RIG_MAIN(cases)
