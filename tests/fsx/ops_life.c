@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static uint8_t buf[MAX_IO];
@@ -277,13 +278,26 @@ void outside(const char *name, uint64_t off, const void *text, size_t len, int64
 		mismatch("the helper that writes from outside failed");
 }
 
+/* Changes within one tick of the clock that files are stamped with look like one. */
+static void wait_for_tick(void)
+{
+	struct timespec was, ts;
+
+	for (int i = 0; i < 2; i++) {
+		clock_gettime(CLOCK_REALTIME_COARSE, &was);
+		do
+			clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+		while (was.tv_nsec == ts.tv_nsec);
+	}
+}
+
 /* Somebody else writes; a commit notices, an invalidation takes it over. */
 static void op_outside(void)
 {
 	struct file *f = random_file();
 	uint64_t off = below(f->com_size);
 	size_t len = between(1, 200), i;
-	bool partly = one_in(2), cuts = !partly && one_in(4);
+	bool partly = one_in(2), cuts = !partly && one_in(4), notices = one_in(2);
 	int64_t size = cuts ? (int64_t)random_size() : -1;
 	char text[201];
 	uint8_t byte = 'S';
@@ -296,8 +310,10 @@ static void op_outside(void)
 		text[i] = (char)('a' + below(26));
 	say("outside write %s off %#lx len %#zx size %ld, then invalidate %s", f->name, (unsigned long)off, len, (long)size,
 	    partly ? "a part" : "all");
+	if (notices)
+		wait_for_tick();
 	outside(f->name, off, text, len, size);
-	if (one_in(2)) {
+	if (notices) {
 		struct fd *d = random_fd(f, false, true);
 		uint64_t at = partly ? off : below(f->size);
 

@@ -472,10 +472,15 @@ static void op_msync(void)
 	}
 	say("msync arena page %u + %u flags %d", pg, n, flags);
 	expect("msync", msync(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, flags), want);
-	for (i = 0; i < NFILES && want != -EINVAL; i++) {
-		if (shared[i] && (flags & MS_SYNC))
+	if (want == -EINVAL || !(flags & (MS_SYNC | MS_ASYNC)))
+		return;
+	/* MS_ASYNC: by txmap's helper, before it answers twice */
+	for (i = 0; set.control && (flags & MS_ASYNC) && i < 2 && (touched[0] || touched[1]); i++)
+		(void)control("ping");
+	for (i = 0; i < NFILES; i++) {
+		if (shared[i])
 			model_commit(&sh->f[i]);
-		else if (touched[i] && (flags & (MS_SYNC | MS_ASYNC)))
+		else if (touched[i]) /* a private mapping only */
 			sh->f[i].unsure |= is_changed(&sh->f[i]);
 	}
 }
