@@ -2,10 +2,11 @@
 /*
  * The bytes of a frame into the file.
  *
- * Few runs are written with pwrite. For many that is slow where the file's page cache has large folios: ext4
- * looks at every block of the folio at each write (6.18, random pages of a file written in one go: 16 to 47
- * us a write). So many runs are read from the journal straight into a mapping of the file, hundreds of them
- * in one preadv (2.5 to 5 us each). The kernel does the copying: a page that cannot be had is a short count
+ * Runs are written with pwrite. Where the file's page cache has large folios, ext4 looks at every block of the folio
+ * at each write (6.18: 10 to 40 us a write). A mapping is no cure for some hundreds of runs: it costs the same
+ * when the kernel takes its dirty pages over at munmap, and then whole folios are written back, 2 MiB for a byte. For
+ * thousands it is worth it: they are read from the journal straight into a mapping of the file, hundreds of them
+ * in one preadv. The kernel does the copying: a page that cannot be had is a short count
  * and no SIGBUS, and then pwrite does it all again and has the real errno.
  */
 #define _GNU_SOURCE 1
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#define MANY	  16u	   /* runs, from which on a mapping pays */
+#define MANY	  1024u	   /* runs, from which on a mapping pays */
 #define NIOV	  128u	   /* little stack: this may run in a signal handler */
 #define GAP_MAX	  64u	   /* bytes of the journal between two runs that are read and thrown away */
 #define MAP_ALIGN 65536ull /* whole pages on any machine */
