@@ -113,8 +113,7 @@ static void preparing_reports_what_cannot_be_loaded(struct rig *r)
 
 	rig_open(r, 64 * VM_PAGE);
 	m = rig_map(r->h, 0, 64);
-	r->f->bad_pgoff = 40;
-	r->f->bad_err = EIO;
+	rig_fail_page(r->f, 40, EIO);
 	assert_int_equal(vm_load_mapped(m + 40 * VM_PAGE, 1), -EIO);
 	if (!rig_is_uffd())
 		assert_int_equal(vm_prepare(m + 39 * VM_PAGE, 2 * VM_PAGE, false), -EIO);

@@ -262,6 +262,7 @@ static void a_load_that_an_invalidation_overtook_is_thrown_away(struct rig *r)
 	assert_int_equal((uint8_t)rig_load8(&stale), rig_byte(3)); /* it was there, and thrown away */
 	assert_true(__atomic_load_n(&inv.done, __ATOMIC_ACQUIRE));
 	assert_int_equal(inv.err, 0);
+	rig_unmap(m, 8);
 	r->f->file.ops = real_ops;
 }
 

@@ -109,8 +109,7 @@ static void a_page_that_cannot_be_loaded_is_sigbus_and_others_are_fine(struct ri
 
 	rig_open(r, 256 * VM_PAGE);
 	m = rig_map(r->h, 0, 256);
-	r->f->bad_pgoff = 100;
-	r->f->bad_err = EIO;
+	rig_fail_page(r->f, 100, EIO);
 	assert_int_equal(rig_touch(m + 100 * VM_PAGE), SIGBUS);
 	assert_int_equal(rig_store(m + 100 * VM_PAGE, 1), SIGBUS);
 	assert_int_equal((uint8_t)rig_load8(m + 99 * VM_PAGE), rig_byte(99));
@@ -124,8 +123,7 @@ static void a_page_that_could_not_be_loaded_works_after_it_was_invalidated(struc
 
 	rig_open(r, 256 * VM_PAGE);
 	m = rig_map(r->h, 0, 256);
-	r->f->bad_pgoff = 100;
-	r->f->bad_err = EIO;
+	rig_fail_page(r->f, 100, EIO);
 	assert_int_equal(rig_touch(m + 100 * VM_PAGE), SIGBUS);
 	rig_fail_none(r->f);
 	rig_invalidate(r->h, 100, 1);
@@ -139,8 +137,7 @@ static void opening_reports_what_cannot_be_loaded(struct rig *r)
 	struct vm_fileh *h;
 
 	(void)r;
-	f->bad_pgoff = 5;
-	f->bad_err = EIO;
+	rig_fail_page(f, 5, EIO);
 	assert_int_equal(vm_fileh_open(&f->file, NULL, VM_LOAD_EAGER, &h), -EIO);
 	assert_int_equal(rig_ncalls(f, RIG_CLOSE), 1);
 }

@@ -28,12 +28,13 @@ static int enter(struct rig_file *f, enum rig_op op, uint64_t pgoff)
 	rig_must(!vm_lock_is_held(VM_RANK_MAP) && !vm_lock_is_held(VM_RANK_FILEH) && !vm_lock_is_held(VM_RANK_FD),
 	     "a lock is held while the backend runs");
 	__atomic_add_fetch(&f->ncalls[op], 1, __ATOMIC_SEQ_CST);
-	if (f->hook[op])
-		f->hook[op](f, pgoff);
-	if (!f->fail_nth[op] || __atomic_sub_fetch(&f->fail_nth[op], 1, __ATOMIC_SEQ_CST))
+	rig_hook *hook = __atomic_load_n(&f->hook[op], __ATOMIC_SEQ_CST);
+
+	if (hook)
+		hook(f, pgoff);
+	if (!__atomic_load_n(&f->fail_nth[op], __ATOMIC_SEQ_CST) ||
+	    __atomic_sub_fetch(&f->fail_nth[op], 1, __ATOMIC_SEQ_CST))
 		return 0;
-	if (f->fail_for_ever[op])
-		f->fail_nth[op] = 1;
 	return -f->fail_err[op];
 }
 
@@ -79,11 +80,14 @@ static int rig_op_loadblk(struct vm_bigfile *file, uint64_t pgoff, size_t npages
 {
 	struct rig_file *f = of(file);
 	int err = enter(f, RIG_LOADBLK, pgoff);
+	uint64_t bad;
 
 	if (err)
 		return err;
-	if (f->bad_err && pgoff <= f->bad_pgoff && f->bad_pgoff < pgoff + npages)
-		return -f->bad_err;
+	bad = __atomic_load_n(&f->bad_pgoff, __ATOMIC_SEQ_CST);
+	err = __atomic_load_n(&f->bad_err, __ATOMIC_SEQ_CST);
+	if (err && pgoff <= bad && bad < pgoff + npages)
+		return -err;
 	__atomic_add_fetch(&f->npages_loaded, npages, __ATOMIC_SEQ_CST);
 	rig_get_bytes(f->fd, pgoff * VM_PAGE, buf, npages * VM_PAGE);
 	return 0;

@@ -59,11 +59,10 @@ struct rig_file {
 	unsigned ncalls[RIG_NOPS]; /* (atomic) */
 	uint64_t npages_loaded;	   /* (atomic) */
 	unsigned fail_nth[RIG_NOPS]; /* 1: the next call; 0: none (atomic) */
-	bool fail_for_ever[RIG_NOPS];
 	int fail_err[RIG_NOPS];
-	uint64_t bad_pgoff; /* loads of this page fail ... */
-	int bad_err;	    /* ... with this (0: none) */
-	rig_hook *hook[RIG_NOPS];
+	uint64_t bad_pgoff; /* loads of this page fail ... (atomic) */
+	int bad_err;	    /* ... with this; 0: none (atomic) */
+	rig_hook *hook[RIG_NOPS]; /* (atomic) */
 	void *hook_arg;
 	uint64_t txid; /* of the last commit */
 	bool busy;     /* in an operation of which only one may run (atomic) */
@@ -116,7 +115,8 @@ void rig_put_size(struct rig_file *f, uint64_t size);
 
 /* The nth call of op from now on fails. */
 void rig_fail(struct rig_file *f, enum rig_op op, unsigned nth, int err);
-void rig_fail_for_ever(struct rig_file *f, enum rig_op op, int err);
+/* Loads of a page fail. */
+void rig_fail_page(struct rig_file *f, uint64_t pgoff, int err);
 void rig_fail_none(struct rig_file *f);
 void rig_hook_at(struct rig_file *f, enum rig_op op, rig_hook *hook, void *arg);
 unsigned rig_ncalls(struct rig_file *f, enum rig_op op);

@@ -118,26 +118,27 @@ void rig_put_size(struct rig_file *f, uint64_t size)
 void rig_fail(struct rig_file *f, enum rig_op op, unsigned nth, int err)
 {
 	f->fail_err[op] = err;
-	f->fail_for_ever[op] = false;
-	f->fail_nth[op] = nth;
+	__atomic_store_n(&f->fail_nth[op], nth, __ATOMIC_SEQ_CST);
 }
 
-void rig_fail_for_ever(struct rig_file *f, enum rig_op op, int err)
+void rig_fail_page(struct rig_file *f, uint64_t pgoff, int err)
 {
-	rig_fail(f, op, 1, err);
-	f->fail_for_ever[op] = true;
+	__atomic_store_n(&f->bad_pgoff, pgoff, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&f->bad_err, err, __ATOMIC_SEQ_CST);
 }
 
 void rig_fail_none(struct rig_file *f)
 {
-	memset(f->fail_nth, 0, sizeof(f->fail_nth));
-	f->bad_err = 0;
+	for (enum rig_op op = 0; op < RIG_NOPS; op++)
+		__atomic_store_n(&f->fail_nth[op], 0, __ATOMIC_SEQ_CST);
+	rig_fail_page(f, 0, 0);
 }
 
 void rig_hook_at(struct rig_file *f, enum rig_op op, rig_hook *hook, void *arg)
 {
-	f->hook_arg = arg;
-	f->hook[op] = hook;
+	if (hook)
+		f->hook_arg = arg;
+	__atomic_store_n(&f->hook[op], hook, __ATOMIC_SEQ_CST);
 }
 
 unsigned rig_ncalls(struct rig_file *f, enum rig_op op)
