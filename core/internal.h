@@ -156,6 +156,8 @@ extern const struct vm_engine_ops *vm_engine_ops;
 extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
 /* Harvest all mappings of h in this process. Map and handle lock held. */
 int vm_harvest(struct vm_fileh *h);
+/* The same, and all that a process that was killed may have stored counts as stored. */
+int vm_harvest_all(struct vm_fileh *h);
 /* Stores (loads, too, when all) into this process's mappings of h wait until thaw. runs NULL: everywhere. Map and handle
  * lock held. */
 int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all);

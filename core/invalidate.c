@@ -150,7 +150,7 @@ static int settle(struct vm_fileh *h, const struct plan *p, bool in_place)
 	int err = in_place || !p->dirty ? vm_freeze(h, NULL, false) : 0;
 
 	if (!err)
-		err = vm_harvest(h);
+		err = vm_harvest_all(h);
 	if (!err && p->fail_on_dirty && vm_pagemap_find(&h->pagemap, p->start, p->stop, VM_DIRTY) < p->stop)
 		err = -EBUSY;
 	if (!err && in_place)

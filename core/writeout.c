@@ -17,6 +17,20 @@ bool vm_fileh_is_changed(struct vm_fileh *h)
 	return ctl->npages[VM_DIRTY] || ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed;
 }
 
+int vm_harvest_all(struct vm_fileh *h)
+{
+	int err;
+
+	vm_fileh_repair(h);
+	err = vm_harvest(h);
+	if (!err && h->ctl->suspect) {
+		/* whose stores are lost from view: every page is compared with the storage */
+		err = vm_page_suspect_all(h);
+		h->ctl->suspect = err;
+	}
+	return err;
+}
+
 /* Is there anything to commit? */
 static int look(struct vm_fileh *h, bool *ret_changed)
 {
@@ -27,13 +41,7 @@ static int look(struct vm_fileh *h, bool *ret_changed)
 	vm_fileh_unlock(h);
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
-	vm_fileh_repair(h);
-	err = h->ctl->torn ? -EIO : vm_harvest(h);
-	if (!err && h->ctl->suspect) {
-		/* whose stores are lost from view: every page is compared with the storage */
-		err = vm_page_suspect_all(h);
-		h->ctl->suspect = err;
-	}
+	err = h->ctl->torn ? -EIO : vm_harvest_all(h);
 	*ret_changed = vm_fileh_is_changed(h);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);

@@ -97,15 +97,16 @@ int pol_file_checkpoint(struct vm_bigfile *f)
 
 static int file_changed(struct vm_bigfile *f, int accept)
 {
-	int changed = pol_file_look(f, accept), err = 0;
+	int changed = pol_file_look(f, accept), err;
 
-	if (changed <= 0 || !accept)
+	if (changed < 0 || !accept)
 		return changed;
-	/* what others wrote must not be undone by replaying what we committed before: the journal starts over */
+	/* What others wrote must not be undone by replaying what we committed before: the journal starts over. Also
+	 * when no change is seen: who asks knows better than a clock that ticks. */
 	err = pol_file_leave(f);
 	if (!err)
 		err = pol_file_checkpoint(f);
-	return err ? err : 1;
+	return err ? err : changed;
 }
 
 static int file_close(struct vm_bigfile *f)
