@@ -110,8 +110,16 @@ int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all)
 			err = freeze_run(v, 0, UINT64_MAX, all);
 		for (size_t r = 0; !err && runs && r < runs->n; r++)
 			err = freeze_run(v, runs->run[r].start, runs->run[r].stop, all);
+		if (err == -ENOMEM && runs) /* no more kernel mappings: in one piece it needs none */
+			err = freeze_run(v, 0, UINT64_MAX, all);
 	}
 	return err;
+}
+
+static int give_back(struct vma *v, uint64_t start, uint64_t stop)
+{
+	(void)vm_engine_ops->protect(v, start, stop);
+	return 0; /* the other mappings get theirs in any case */
 }
 
 void vm_thaw(struct vm_fileh *h)
@@ -121,7 +129,7 @@ void vm_thaw(struct vm_fileh *h)
 	/* Protections first: a woken writer must not fault again. Where one cannot be given back (no memory for one
 	 * more kernel mapping) the touch itself tries again. */
 	if (h->frozen == VM_FROZEN_PROTECTED)
-		(void)vm_vma_for_each(h, 0, UINT64_MAX, vm_engine_ops->protect);
+		(void)vm_vma_for_each(h, 0, UINT64_MAX, give_back);
 	__atomic_store_n(&h->frozen, VM_THAWED, __ATOMIC_SEQ_CST);
 	(void)vm_sys->futex(&h->frozen, FUTEX_WAKE, INT_MAX, NULL);
 }

@@ -32,6 +32,30 @@ static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 	return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
 }
 
+/* Who died while the size changed may have got as far as ram's: longer is undone, shorter is done, since the bytes are
+ * gone. Handle lock held. */
+static void repair_size(struct vm_fileh *h)
+{
+	struct vm_ctl *ctl = h->ctl;
+	struct stat st;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (ctl->peers[i].pid && ctl->peers[i].nwriters)
+			return; /* that one is alive, and will say how long the file is */
+	if (vm_sys->fstat(h->ram.fd, &st) || (uint64_t)st.st_size == ctl->size)
+		return;
+	if ((uint64_t)st.st_size > ctl->size) {
+		(void)vm_ram_resize(&h->ram, ctl->size); /* tried again by the next one who repairs */
+		return;
+	}
+	if (!vm_pagemap_reserve(&h->pagemap, vm_npages((uint64_t)st.st_size), vm_npages(ctl->size)))
+		(void)vm_page_drop(h, vm_npages((uint64_t)st.st_size), vm_npages(ctl->size));
+	ctl->size = (uint64_t)st.st_size;
+	if (ctl->size_low > ctl->size)
+		ctl->size_low = ctl->size;
+	ctl->gen++;
+}
+
 /* Forget peers that died: what they were inside of is over. Handle lock held. */
 void vm_fileh_repair(struct vm_fileh *h)
 {
@@ -57,6 +81,7 @@ void vm_fileh_repair(struct vm_fileh *h)
 				break;
 			vm_page_end_load(h, pg, pg + 1, false);
 		}
+		repair_size(h);
 		vm_wake(&ctl->seq);
 	}
 }

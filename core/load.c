@@ -91,11 +91,12 @@ static int load_batch(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_
 	int err = vm_load_read(h, start, stop - start, buf, size_low);
 
 	lock_both(h);
-	if (!err && h->ctl->gen == gen)
+	/* a repair may have reset pages, and another thread may be loading them, or have done so */
+	if (!err && h->ctl->gen == gen && vm_pagemap_find_not(&h->pagemap, start, stop, VM_LOADING) == stop)
 		err = put_into_ram(h, start, stop, buf);
 	else
 		for (uint64_t pg = start; pg < stop; pg++)
-			if (vm_page_state(h, pg) == VM_LOADING) /* a repair may have reset it */
+			if (vm_page_state(h, pg) == VM_LOADING)
 				vm_page_end_load(h, pg, pg + 1, false);
 	vm_wake(&h->ctl->seq);
 	unlock_both(h);

@@ -168,6 +168,42 @@ static void a_size_alone_keeps_its_author_through_a_partial_invalidation(struct 
 	assert_true(st.stored_here); /* else its release would commit nothing */
 }
 
+/* ---- killed in the middle ---- */
+
+static void a_size_that_a_killed_process_was_changing_is_whole_again(struct rig *r)
+{
+	for (int longer = 0; longer < 2; longer++) {
+		struct vm_fileh_stat st;
+		pid_t pid;
+		char *m;
+
+		rig_open(r, 8 * VM_PAGE);
+		m = rig_map(r->h, 0, 16);
+		for (unsigned pg = 0; pg < 8; pg++)
+			rig_store8(m + pg * VM_PAGE, 'k');
+		assert_int_equal(rig_ndirty(r->h), 8);
+		pid = rig_fork();
+		if (!pid) {
+			vm_fileh_lock(r->h);
+			if (longer)
+				vm_fileh_peer(r->h)->nwriters++;
+			if (vm_ram_resize(&r->h->ram, (longer ? 12 : 5) * VM_PAGE))
+				_exit(1);
+			if (longer)
+				vm_fileh_unlock(r->h);
+			(void)kill(getpid(), SIGKILL);
+		}
+		assert_int_equal(rig_reap(pid), -SIGKILL);
+		rig_commit(r->h);
+		vm_check();
+		vm_fileh_stat(r->h, true, &st);
+		assert_int_equal(st.size, (longer ? 8 : 5) * VM_PAGE);
+		assert_int_equal(rig_size(r->f), (longer ? 8 : 5) * VM_PAGE);
+		assert_int_equal(rig_get_byte(r->f, 4 * VM_PAGE), 'k');
+		assert_int_equal(rig_touch(m + 9 * VM_PAGE), SIGBUS);
+	}
+}
+
 static void optional_operations_are_passed_on(struct rig *r)
 {
 	rig_open(r, VM_PAGE);
@@ -210,6 +246,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(two_handles_of_two_files_do_not_mix),
 	RIG_BOTH(facts_are_exact),
 	RIG_BOTH(a_size_alone_keeps_its_author_through_a_partial_invalidation),
+	RIG_BOTH(a_size_that_a_killed_process_was_changing_is_whole_again),
 	RIG_EAGER(optional_operations_are_passed_on),
 	RIG_EAGER(a_small_file_is_loaded_at_once_and_a_large_one_on_touch),
 };

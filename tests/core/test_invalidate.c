@@ -305,6 +305,35 @@ static void a_private_mapping_beside_shows_the_new_bytes_and_keeps_its_own(struc
 	assert_int_equal(rig_ndirty(r->h), 0);
 }
 
+static void a_private_mapping_of_a_child_shows_the_new_bytes(struct rig *r)
+{
+	int to_child[2], to_parent[2];
+	pid_t pid;
+	char c, *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	(void)rig_load8(m + 3 * VM_PAGE);
+	assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
+	pid = rig_fork();
+	if (!pid) {
+		char *p = rig_map_with(r->h, 0, 8, PROT_READ, MAP_PRIVATE);
+
+		if ((uint8_t)rig_load8(p + 3 * VM_PAGE) != rig_byte(3))
+			_exit(1);
+		if (write(to_parent[1], "x", 1) != 1 || read(to_child[0], &c, 1) != 1)
+			_exit(2);
+		_exit((uint8_t)rig_load8(p + 3 * VM_PAGE) == 200 && (uint8_t)rig_load8(m + 3 * VM_PAGE) == 200 ? 0 : 3);
+	}
+	assert_int_equal(read(to_parent[0], &c, 1), 1);
+	rig_put_byte(r->f, 3 * VM_PAGE, 200);
+	rig_invalidate(r->h, 0, 8);
+	assert_int_equal(write(to_child[1], "x", 1), 1);
+	assert_int_equal(rig_reap(pid), 0);
+	assert_int_equal((uint8_t)rig_load8(m + 3 * VM_PAGE), 200);
+	assert_int_equal(close(to_child[0]) | close(to_child[1]) | close(to_parent[0]) | close(to_parent[1]), 0);
+}
+
 static void an_invalidation_that_cannot_read_says_so_and_can_be_repeated(struct rig *r)
 {
 	char *m;
@@ -349,6 +378,7 @@ static const struct rig_case cases[] = {
 	RIG_LAZY(a_load_that_an_invalidation_overtook_is_thrown_away),
 	RIG_BOTH(invalidating_1_TiB_of_nothing_is_quick),
 	RIG_BOTH(a_private_mapping_beside_shows_the_new_bytes_and_keeps_its_own),
+	RIG_BOTH(a_private_mapping_of_a_child_shows_the_new_bytes),
 	RIG_EAGER(an_invalidation_that_cannot_read_says_so_and_can_be_repeated),
 	RIG_BOTH(a_size_that_cannot_be_read_changes_nothing),
 };

@@ -181,6 +181,25 @@ static void zeroed_bytes_are_zero_in_the_mapping_and_after_a_commit(struct rig *
 	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 'x');
 }
 
+/* The zeros of a page that was never put into ram come into the mapping on touch; stores there are seen as everywhere. */
+static void a_page_zeroed_before_it_was_mapped_sees_later_stores(struct rig *r)
+{
+	char *m;
+
+	rig_open(r, 2048 * VM_PAGE);
+	assert_int_equal(vm_fileh_zero(r->h, 0, 2048 * VM_PAGE), 0);
+	m = rig_map(r->h, 0, 2048);
+	rig_commit(r->h);
+	assert_int_equal(rig_load8(m + 900 * VM_PAGE), 0);
+	rig_commit(r->h);
+	rig_store8(m + 900 * VM_PAGE, 's');
+	rig_store8(m + 901 * VM_PAGE, 't');
+	assert_true(rig_ndirty(r->h) >= 2);
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 900 * VM_PAGE), 's');
+	assert_int_equal(rig_get_byte(r->f, 901 * VM_PAGE), 't');
+}
+
 static void zeroing_does_not_change_the_size(struct rig *r)
 {
 	rig_open(r, 2 * VM_PAGE);
@@ -333,6 +352,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_buffer_in_the_mapping_itself_works),
 	RIG_BOTH(impossible_offsets_are_refused),
 	RIG_BOTH(zeroed_bytes_are_zero_in_the_mapping_and_after_a_commit),
+	RIG_BOTH(a_page_zeroed_before_it_was_mapped_sees_later_stores),
 	RIG_BOTH(zeroing_does_not_change_the_size),
 	RIG_BOTH(seeking_finds_data_up_to_the_end),
 	RIG_BOTH(two_threads_that_append_never_overlap),

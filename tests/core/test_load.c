@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
 #include "faulty_sys.h"
+#include <sched.h>
 #include <sys/stat.h>
 
 static void a_touch_loads_the_page(struct rig *r)
@@ -98,6 +99,60 @@ static void threads_that_touch_the_same_pages_load_each_once(struct rig *r)
 		assert_null(bad);
 	}
 	assert_int_equal(rig_load64(&r->f->npages_loaded), NPAGES);
+	assert_int_equal(rig_ndirty(r->h), 0);
+}
+
+/* ---- a process that dies meanwhile ---- */
+
+static unsigned stage; /* (atomic) */
+
+static void wait_for_stage(unsigned n)
+{
+	while (__atomic_load_n(&stage, __ATOMIC_SEQ_CST) < n)
+		(void)sched_yield();
+}
+
+/* The first load lasts until a second one of the page began, and that one until the first tries again. */
+static void overlap(struct rig_file *f, uint64_t pgoff)
+{
+	unsigned nth = __atomic_add_fetch(&stage, 1, __ATOMIC_SEQ_CST);
+
+	(void)f, (void)pgoff;
+	if (nth <= 2)
+		wait_for_stage(nth + 1);
+}
+
+static void *load_one(void *arg)
+{
+	return (void *)(intptr_t)vm_load(arg, 7, 8);
+}
+
+static void loads_of_a_page_that_a_repair_reset_do_not_end_each_other(struct rig *r)
+{
+	pthread_t t[2];
+	pid_t pid;
+	void *err;
+	char *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	__atomic_store_n(&stage, 0, __ATOMIC_SEQ_CST);
+	pid = rig_fork();
+	if (!pid)
+		_exit(0);
+	assert_int_equal(rig_reap(pid), 0);
+	rig_hook_at(r->f, RIG_LOADBLK, overlap, NULL);
+	assert_int_equal(pthread_create(&t[0], NULL, load_one, r->h), 0);
+	wait_for_stage(1);
+	rig_commit(r->h); /* finds that the child is gone */
+	assert_int_equal(vm_page_state(r->h, 7), VM_EMPTY);
+	assert_int_equal(pthread_create(&t[1], NULL, load_one, r->h), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(t[i], &err), 0);
+		assert_null(err);
+	}
+	rig_hook_at(r->f, RIG_LOADBLK, NULL, NULL);
+	assert_int_equal((uint8_t)rig_load8(m + 7 * VM_PAGE), rig_byte(7));
 	assert_int_equal(rig_ndirty(r->h), 0);
 }
 
@@ -218,6 +273,7 @@ static const struct rig_case cases[] = {
 	RIG_LAZY(nothing_is_loaded_before_it_is_touched),
 	RIG_LAZY(a_sequential_reader_is_served_in_ever_larger_pieces),
 	RIG_LAZY(threads_that_touch_the_same_pages_load_each_once),
+	RIG_LAZY(loads_of_a_page_that_a_repair_reset_do_not_end_each_other),
 	RIG_LAZY(a_page_that_cannot_be_loaded_is_sigbus_and_others_are_fine),
 	RIG_LAZY(a_page_that_could_not_be_loaded_works_after_it_was_invalidated),
 	RIG_EAGER(opening_reports_what_cannot_be_loaded),
