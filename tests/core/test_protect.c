@@ -74,7 +74,7 @@ static void protecting_never_shows_a_page_that_is_not_loaded(struct rig *r)
 	rig_open(r, 512 * VM_PAGE);
 	d.m = rig_map(r->h, 0, 512);
 	assert_int_equal(pthread_create(&t, NULL, look_for_zeros, &d), 0);
-	for (unsigned i = 0; i < 300; i++) {
+	for (unsigned i = 0; i < 1000; i++) {
 		rig_invalidate(r->h, 0, 512);
 		assert_int_equal(vm_protect(d.m, 512 * VM_PAGE, i % 2 ? PROT_READ : PROT_READ | PROT_WRITE), 0);
 	}
