@@ -263,6 +263,20 @@ static int scan_held(struct vma *v, uint64_t start, uint64_t stop)
 	return err;
 }
 
+/* End of the run of armed regions from r on; a few others in between cost less than one more scan. */
+#define GAP_MAX 4u
+static uint64_t armed_run(const struct vma *v, uint64_t r, uint64_t last)
+{
+	uint64_t end = r;
+
+	if (!is_armed(v, r))
+		return r;
+	for (; r <= last && r < end + GAP_MAX; r++)
+		if (is_armed(v, r))
+			end = r + 1;
+	return end;
+}
+
 static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 {
 	uint64_t r, end, last = region_of(v, stop - 1), from, to, skip;
@@ -280,8 +294,7 @@ static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 			end = r + 64;
 			continue;
 		}
-		for (end = r; end <= last && is_armed(v, end); end++)
-			;
+		end = armed_run(v, r, last);
 		if (end > r) {
 			region_pages(v, r, &from, &skip);
 			region_pages(v, end - 1, &skip, &to);
