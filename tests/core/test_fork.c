@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fork, exec and kill: processes that have a handle together, and come and go. In a child nothing is asserted: it tells by
- * its exit status. */
+/* fork, exec and kill: processes that have a handle together, and come and go. In a child nothing is
+ * asserted: it tells by its exit status. */
 #include "rig.h"
 #include <sched.h>
 
@@ -98,8 +98,8 @@ static void a_child_commits_its_stores_and_the_parent_sees_them_committed(struct
 	assert_int_equal(rig_commit(r->h), 0);
 }
 
-/* What is not inherited leaves holes in the child's addresses, the highest of which is where the next mapping goes: what
- * is kept about a large mapping, a thread's stack. */
+/* What is not inherited leaves holes in the child's addresses, the highest of which is where the next mapping
+ * goes: what is kept about a large mapping, a thread's stack. */
 static void a_child_has_all_mappings_at_their_places(struct rig *r)
 {
 	char *m[NPAGES];
@@ -459,7 +459,7 @@ struct storer {
 	pthread_t thread;
 	char *m;
 	unsigned no;
-	bool stop;	/* (atomic) */
+	bool stop; /* (atomic) */
 	uint64_t count;
 };
 

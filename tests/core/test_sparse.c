@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A terabyte of mapping costs what is touched, in memory, and so in the work that goes over it: what is not there is not
- * looked at. */
+/* A terabyte of mapping costs what is touched, in memory, and so in the work that goes over it: what is not
+ * there is not looked at. */
 #include "rig.h"
 #include <sys/stat.h>
 
-#define NPAGES	(1ull << 28) /* 1 TiB */
+#define NPAGES	 (1ull << 28) /* 1 TiB */
 #define NTOUCHED 1000u
-#define STEP	(NPAGES / NTOUCHED)
+#define STEP	 (NPAGES / NTOUCHED)
 
 static uint64_t kib_of(int fd)
 {
@@ -35,11 +35,13 @@ static void check_grew_by(struct rig *r, const struct cost *was, const struct co
 {
 	struct cost now = cost_now(r);
 
-	if (now.rss > was->rss + most->rss || now.pte > was->pte + most->pte || now.map > was->map + most->map ||
-	    now.ram > was->ram + most->ram)
-		fail_msg("grew, in KiB, by: resident %ld of %ld, page tables %ld of %ld, page map %ld of %ld, ram %ld of %ld",
-			 (long)(now.rss - was->rss), (long)most->rss, (long)(now.pte - was->pte), (long)most->pte,
-			 (long)(now.map - was->map), (long)most->map, (long)(now.ram - was->ram), (long)most->ram);
+	if (now.rss > was->rss + most->rss || now.pte > was->pte + most->pte ||
+	    now.map > was->map + most->map || now.ram > was->ram + most->ram)
+		fail_msg("grew, in KiB, by: resident %ld of %ld, page tables %ld of %ld, page map %ld of "
+			 "%ld, ram %ld of %ld",
+			 (long)(now.rss - was->rss), (long)most->rss, (long)(now.pte - was->pte),
+			 (long)most->pte, (long)(now.map - was->map), (long)most->map,
+			 (long)(now.ram - was->ram), (long)most->ram);
 }
 
 /* Hardly anything: what the allocator, the counters' coarseness and a few shared tables make. */
@@ -252,7 +254,9 @@ static void protections_and_moves_of_parts_cost_no_more_than_the_parts(struct ri
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(vm_protect(touched(m, i), VM_PAGE, PROT_READ), 0);
 	assert_int_equal(vm_unmap(touched(m, 500), NPAGES / 4 * VM_PAGE), 0);
-	assert_int_equal(vm_remap(touched(m, 100), 2 * STEP * VM_PAGE, 100 * STEP * VM_PAGE, MREMAP_MAYMOVE, NULL, &moved), 0);
+	assert_int_equal(vm_remap(touched(m, 100), 2 * STEP * VM_PAGE, 100 * STEP * VM_PAGE, MREMAP_MAYMOVE,
+				  NULL, &moved),
+			 0);
 	check_grew_by(r, &was, &nothing);
 	assert_int_equal(rig_store(touched(m, 3), 1), SIGSEGV);
 	for (unsigned i = 0; i < 100; i++)

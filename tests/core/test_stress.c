@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Four threads do everything at random on one handle. Each has a place of its own in every page, where it counts; nobody else
- * stores there.
+ * Four threads do everything at random on one handle. Each has a place of its own in every page, where it
+ *counts; nobody else stores there.
  *
- *	gentle	nothing may be lost: what a thread reads in its places is what it stored last, always, and the commit at the
- *		end holds it
- *	rough	discards, invalidations and shrinks take stores away: a place holds something that its thread did store there
- *		once, or zero
+ *	gentle	nothing may be lost: what a thread reads in its places is what it stored last, always, and the
+ *commit at the end holds it rough	discards, invalidations and shrinks take stores away: a place holds
+ *something that its thread did store there once, or zero
  *
- * STRESS_SEED, printed when a run fails, repeats it as far as threads repeat themselves; STRESS_OPS makes it longer.
+ * STRESS_SEED, printed when a run fails, repeats it as far as threads repeat themselves; STRESS_OPS makes it
+ *longer.
  */
 #include "rig.h"
 
@@ -206,7 +206,8 @@ static void do_map(struct actor *a)
 
 	unmap_own(a);
 	a->own_pgoff = dice(a, NKEPT - NOWN);
-	must(!vm_map(a->r->h, NULL, NOWN * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a->own_pgoff * VM_PAGE, true, &p),
+	must(!vm_map(a->r->h, NULL, NOWN * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+		     a->own_pgoff * VM_PAGE, true, &p),
 	     "map");
 	a->own = p;
 }
@@ -220,7 +221,8 @@ static void move_own(struct actor *a)
 	must(!err || err == -EFAULT, "shrink the mapping"); /* in several parts by now */
 	if (err)
 		return;
-	must(!vm_remap(a->own, NOWN / 2 * VM_PAGE, NOWN * VM_PAGE, MREMAP_MAYMOVE, NULL, &to), "grow the mapping");
+	must(!vm_remap(a->own, NOWN / 2 * VM_PAGE, NOWN * VM_PAGE, MREMAP_MAYMOVE, NULL, &to),
+	     "grow the mapping");
 	a->own = to;
 }
 
@@ -244,7 +246,8 @@ static void do_own(struct actor *a)
 		break;
 	case 1: /* something new in its place, as mmap(MAP_FIXED) puts it */
 		must(!vm_forget(p, n * VM_PAGE), "forget");
-		must(!vm_map(a->r->h, p, n * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pg * VM_PAGE, true, &to),
+		must(!vm_map(a->r->h, p, n * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			     pg * VM_PAGE, true, &to),
 		     "map a part");
 		break;
 	case 2:
@@ -264,9 +267,12 @@ static const struct {
 	unsigned weight;
 	void (*fn)(struct actor *a);
 } deeds[] = {
-	{400, do_store}, {200, do_load}, {40, do_touch_beyond}, {60, do_write}, {60, do_read}, {20, do_write_from_mapping},
-	{10, do_append}, {15, do_resize}, {40, do_commit}, {15, do_invalidate}, {10, do_discard}, {10, do_zero},
-	{10, do_look}, {10, do_check}, {10, do_map}, {60, do_own},
+	{400, do_store},     {200, do_load},   {40, do_touch_beyond},
+	{60, do_write},	     {60, do_read},    {20, do_write_from_mapping},
+	{10, do_append},     {15, do_resize},  {40, do_commit},
+	{15, do_invalidate}, {10, do_discard}, {10, do_zero},
+	{10, do_look},	     {10, do_check},   {10, do_map},
+	{60, do_own},
 };
 
 static unsigned nops(void)
