@@ -76,8 +76,27 @@ static int protect_pages(const struct vma *v, uint64_t start, uint64_t stop)
 	return vm_uffd_protect(vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT);
 }
 
+static void note(uintptr_t start, uintptr_t stop, void *arg)
+{
+	struct vma *v = arg;
+
+	vm_page_note_stored(v->fileh, v->pgoff + ((start - v->start) >> VM_PAGE_SHIFT),
+			    v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT));
+}
+
+/* Pages that another process put into ram may be in a region that is not armed, stored into: protecting them would hide
+ * that. A scan tells, and protects, in one step. */
+static int scan_and_protect(const struct vma *v, uint64_t start, uint64_t stop)
+{
+	if (v->fileh->ctl->was_shared)
+		return vm_uffd_scan(vm_vma_addr(v, start), vm_vma_addr(v, stop), note,
+				    (void *)v);
+	return protect_pages(v, start, stop);
+}
+
 /* Arm all regions that [start, stop) touches; neighbours in one call. */
-static int uffd_will_fill(struct vma *v, uint64_t start, uint64_t stop)
+static int arm(struct vma *v, uint64_t start, uint64_t stop,
+	       int (*protect)(const struct vma *v, uint64_t start, uint64_t stop))
 {
 	uint64_t last = region_of(v, stop - 1), from, to, skip;
 	int err;
@@ -93,13 +112,18 @@ static int uffd_will_fill(struct vma *v, uint64_t start, uint64_t stop)
 			r++;
 		region_pages(v, first, &from, &skip);
 		region_pages(v, r, &skip, &to);
-		err = protect_pages(v, from, to);
+		err = protect(v, from, to);
 		if (err)
 			return err;
 		for (; first <= r; first++)
 			v->armed[first / 64] |= 1ull << (first % 64);
 	}
 	return 0;
+}
+
+static int uffd_will_fill(struct vma *v, uint64_t start, uint64_t stop)
+{
+	return arm(v, start, stop, scan_and_protect);
 }
 
 /* Copy to addr, where the memfd's pages are missing; whole pages appear, never a part of one. */
@@ -198,7 +222,7 @@ static int uffd_attach(struct vma *v)
 	for (start = v->pgoff; !err && start < end; start = stop) {
 		start = vm_ram_next(&v->fileh->ram, start, end, &stop);
 		if (start < end)
-			err = uffd_will_fill(v, start, stop);
+			err = arm(v, start, stop, protect_pages); /* nobody stored through it yet */
 	}
 	if (!err && v->fileh->lazy && !v->dontfork) {
 		/* A child made behind our back would see, and make, zeros where pages are not loaded. */
@@ -238,14 +262,6 @@ static int uffd_split(struct vma *v, struct vma *tail)
 		(void)vm_sys->munmap(whole, whole_len);
 	}
 	return 0;
-}
-
-static void note(uintptr_t start, uintptr_t stop, void *arg)
-{
-	struct vma *v = arg;
-
-	vm_page_note_stored(v->fileh, v->pgoff + ((start - v->start) >> VM_PAGE_SHIFT),
-			    v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT));
 }
 
 /* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. */
@@ -317,10 +333,13 @@ static int uffd_touched(struct vma *v, uint64_t pgoff, bool write)
 	return uffd_protect(v, pgoff, pgoff + 1) ? -ENOMEM : 0;
 }
 
+/* A mapping that mremap puts beside one of the same file becomes one with it, and loses its registration: the kernel
+ * then takes the other's, too. So it goes without. */
 static int uffd_flatten(struct vma *v)
 {
-	(void)v; /* its protection is uniform unless the program made it otherwise */
-	return 0;
+	int err = vm_sys->mprotect((void *)v->start, v->stop - v->start, PROT_NONE);
+
+	return err || blind ? err : vm_uffd_unregister(v->start, v->stop - v->start);
 }
 
 /* E1 */

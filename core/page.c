@@ -64,6 +64,32 @@ void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	}
 }
 
+/* A page that an eager handle never loaded is a hole. Zeros there are no change: a read made them, most likely, in a
+ * page table that was never protected. */
+static bool is_still_hole(struct vm_fileh *h, uint64_t pgoff)
+{
+	uint64_t chunk[64], off = pgoff << VM_PAGE_SHIFT, stop = off + VM_PAGE;
+
+	for (; off < stop; off += sizeof(chunk)) {
+		ssize_t n = vm_sys->pread(h->ram.fd, chunk, sizeof(chunk), (off_t)off);
+
+		if (n < 0)
+			return false;
+		memset((char *)chunk + n, 0, sizeof(chunk) - (size_t)n); /* beyond the end */
+		for (size_t i = 0; i < sizeof(chunk) / sizeof(*chunk); i++)
+			if (chunk[i])
+				return false;
+	}
+	return true;
+}
+
+static void note_held(struct vm_fileh *h, uint64_t start, uint64_t stop)
+{
+	for (; start < stop; start++)
+		if (h->lazy || !is_still_hole(h, start))
+			vm_page_mark_dirty(h, start, start + 1);
+}
+
 void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
 	/* An EMPTY page that ram does not hold cannot have been stored into: the engine saw a page table that was
@@ -74,7 +100,7 @@ void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 
 		while (start < used) {
 			held = vm_ram_next(&h->ram, start, used, &held_stop);
-			vm_page_mark_dirty(h, held, held_stop);
+			note_held(h, held, held_stop);
 			start = held_stop;
 		}
 		for (start = used; start < stop && vm_page_state(h, start) != VM_EMPTY; start++)

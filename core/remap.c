@@ -31,6 +31,38 @@ static int flatten(struct vma *v)
 	return err;
 }
 
+static int watch_again(struct vma *v)
+{
+	int err;
+
+	if (!v->shared)
+		return 0;
+	vm_fileh_lock(v->fileh);
+	vm_engine_ops->detach(v);
+	err = vm_engine_ops->attach(v);
+	if (!err)
+		err = vm_engine_ops->protect(v, v->pgoff, vm_vma_pgstop(v));
+	vm_fileh_unlock(v->fileh);
+	return err;
+}
+
+/* What was made ready to move stays. A piece that nobody can watch ends: what was stored there is known. */
+static void stay(uintptr_t start, uintptr_t stop)
+{
+	size_t i = vm_vma_index(start);
+
+	while (i < vm_nvmas && vm_vmas[i]->start < stop) {
+		struct vma *v = vm_vmas[i];
+
+		if (watch_again(v)) {
+			(void)vm_sys->munmap((void *)v->start, v->stop - v->start); /* ours, aligned */
+			vm_vma_untrack_range(v->start, v->stop);
+		} else {
+			i++;
+		}
+	}
+}
+
 /* [start, stop), which is one, moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked
  * anew. */
 static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void *new_addr, void **ret_addr)
@@ -44,14 +76,15 @@ static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void
 	if (pgstop > VM_MAX_PGOFF)
 		return -EINVAL;
 	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
-	if (!err)
-		err = vm_vma_for_range(start, stop, flatten);
 	if (err)
-		goto restore;
+		goto reprotect;
+	err = vm_vma_for_range(start, stop, flatten);
+	if (err)
+		goto stay;
 	p = vm_sys->mremap((void *)start, stop - start, new_len, flags, new_addr);
 	err = vm_sys_err(p);
 	if (err)
-		goto restore;
+		goto stay;
 	vm_vma_untrack_range(v->stop, stop);
 	vm_vma_remove(v);
 	if (v->shared)
@@ -68,7 +101,10 @@ static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void
 	}
 	*ret_addr = p;
 	return 0;
-restore:
+stay:
+	stay(start, stop);
+	return err;
+reprotect:
 	(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
 	return err;
 }

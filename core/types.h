@@ -175,7 +175,8 @@ struct vm_engine_ops {
 	int (*harvest)(struct vma *v, uint64_t start, uint64_t stop);
 	/* The effective protection of the range: the program's, less what the engine must see. */
 	int (*protect)(struct vma *v, uint64_t start, uint64_t stop);
-	/* Make the range uniform for mremap. */
+	/* Nobody touches it, and nothing tells it from a mapping that nobody watches: ready for mremap. Everything stored is
+	 * known. attach comes next. */
 	int (*flatten)(struct vma *v);
 	/* Aborts when what it promises of v does not hold; optional. */
 	void (*check)(struct vma *v);

@@ -102,6 +102,13 @@ int vm_uffd_register(uintptr_t addr, size_t len, bool missing)
 	return vm_sys->ioctl(uffd, UFFDIO_REGISTER, &reg);
 }
 
+int vm_uffd_unregister(uintptr_t addr, size_t len)
+{
+	struct uffdio_range r = {addr, len};
+
+	return vm_sys->ioctl(uffd, UFFDIO_UNREGISTER, &r);
+}
+
 /* Scan [start, stop) addresses; calls fn for each run stored into. */
 int vm_uffd_scan(uintptr_t start, uintptr_t stop, void (*fn)(uintptr_t, uintptr_t, void *), void *arg)
 {

@@ -11,6 +11,7 @@ void vm_uffd_close(void);
 /* Are kernel accesses to missing pages served, too? */
 bool vm_uffd_is_full(void);
 int vm_uffd_register(uintptr_t addr, size_t len, bool missing);
+int vm_uffd_unregister(uintptr_t addr, size_t len);
 /* Write-protect a range; absent pages get a mark. */
 int vm_uffd_protect(uintptr_t addr, size_t len);
 /* Calls fn for each run of [start, stop) that was stored into, and protects it again. Map lock held. */
