@@ -209,6 +209,7 @@ static void op_map(void)
 		return; /* both are wrong: the order is the kernel's */
 	if (want) {
 		expect("mmap", (long)p, want);
+		f->live |= shared && want == -EEXIST; /* txmap finds out when all is prepared */
 		return;
 	}
 	if (p != ARENA + (uint64_t)at * PAGE)
