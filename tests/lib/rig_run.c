@@ -20,13 +20,13 @@ static struct vm_fileh *handles[MAX_OPEN];
 
 /* ---- sanitizers: faults are ours ---- */
 
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
 	return "detect_leaks=0:handle_segv=0:handle_sigbus=0:allow_user_segv_handler=1";
 }
 
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
 	return "handle_segv=0:handle_sigbus=0:allow_user_segv_handler=1:die_after_fork=0:halt_on_error=1";
@@ -34,8 +34,10 @@ const char *__tsan_default_options(void)
 
 bool rig_is_tsan(void)
 {
-#ifdef __SANITIZE_THREAD__
-	return true;
+#if defined(__SANITIZE_THREAD__)
+	return true; /* gcc */
+#elif defined(__has_feature) /* clang */
+	return __has_feature(thread_sanitizer);
 #else
 	return false;
 #endif
