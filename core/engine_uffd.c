@@ -208,7 +208,7 @@ static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
 
 static int uffd_attach(struct vma *v)
 {
-	uint64_t start, stop, end = vm_vma_pgstop(v);
+	uint64_t start, stop, skip, end = vm_vma_pgstop(v);
 	int err;
 
 	if (blind && v->fileh->lazy)
@@ -219,10 +219,18 @@ static int uffd_attach(struct vma *v)
 	err = v->fileh->lazy ? vm_uffd_need_thread() : 0;
 	if (!err)
 		err = vm_uffd_register(v->start, v->stop - v->start, v->fileh->lazy);
+	/* nobody stored through it yet; a page that is known, but not in ram, was zeroed, and a touch brings it back */
 	for (start = v->pgoff; !err && start < end; start = stop) {
 		start = vm_ram_next(&v->fileh->ram, start, end, &stop);
 		if (start < end)
-			err = arm(v, start, stop, protect_pages); /* nobody stored through it yet */
+			err = arm(v, start, stop, protect_pages);
+	}
+	for (start = v->pgoff; !err && start < end; start = stop) {
+		start = vm_pagemap_find_not(&v->fileh->pagemap, start, end, VM_EMPTY);
+		if (start == end)
+			break;
+		err = arm(v, start, start + 1, protect_pages);
+		region_pages(v, region_of(v, start), &skip, &stop);
 	}
 	if (!err && v->fileh->lazy && !v->dontfork) {
 		/* A child made behind our back would see, and make, zeros where pages are not loaded. */

@@ -10,11 +10,13 @@ static bool thread_runs; /* (map lock) */
 /* Locks held. */
 static void zero_page(struct vm_fileh *h, uint64_t pgoff, uintptr_t addr)
 {
-	struct uffdio_zeropage z = {.range = {addr, VM_PAGE}};
+	static const char zeros[VM_PAGE];
+	/* not UFFDIO_ZEROPAGE: its page counts as stored into */
+	struct uffdio_copy c = {.dst = addr, .src = (uintptr_t)zeros, .len = VM_PAGE, .mode = UFFDIO_COPY_MODE_WP};
 
 	/* EEXIST: somebody was faster; anything else: the thread faults again and we come back */
 	if (!vm_vma_for_each(h, pgoff, pgoff + 1, vm_engine_ops->will_fill))
-		(void)vm_uffd_ioctl(UFFDIO_ZEROPAGE, &z);
+		(void)vm_uffd_ioctl(UFFDIO_COPY, &c);
 }
 
 /* The page cannot be had: whoever touches it gets SIGBUS, until an invalidation takes the mark away. */
