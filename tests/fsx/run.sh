@@ -20,9 +20,9 @@ failed=0
 for who in $users; do
 	lib_dir "$who" "$engine"
 	lib_set="TXMAP_LOAD=$load"
-	set -- --seed "$seed" --ops "$ops" "$@"
-	[ "$engine" = native ] || set -- --control "$runtime" "$@"
-	lib_in "$who" "$engine" "$work/bin/fsx" "$@" >"$work/out" 2>&1
+	args=(--seed "$seed" --ops "$ops")
+	[ "$engine" = native ] || args+=(--control "$runtime")
+	lib_in "$who" "$engine" "$work/bin/fsx" "${args[@]}" "$@" >"$work/out" 2>&1
 	status=$?
 	sed "s/^/$engine $load $who: /" "$work/out"
 	[ $status = 0 ] || { failed=1; echo "as $who: status $status (124: it took too long)"; }
