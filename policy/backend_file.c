@@ -190,8 +190,10 @@ int pol_file_size(struct vm_bigfile *f, uint64_t *ret_size)
 
 static int file_getsize(struct vm_bigfile *f, uint64_t *ret_size)
 {
-	int changed = file_changed(f, 1);
+	int changed = pol_file_look(f, true);
 
+	if (changed > 0) /* whoever asks for the size goes by it */
+		changed = file_changed(f, 1);
 	return changed < 0 ? changed : pol_file_size(f, ret_size);
 }
 
