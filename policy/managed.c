@@ -38,7 +38,7 @@ void pol_lock_fork_child(void)
 	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	for (struct pol_file *m = pol_files; m; m = m->next) {
 		m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-		m->refs = 0; /* those at work are in the parent */
+		m->refs = m->nending = 0; /* those at work are in the parent */
 		m->busy = false;
 	}
 }
@@ -104,7 +104,7 @@ static void free_if_unused_locked(struct pol_file *m)
 {
 	struct pol_file **pp;
 
-	if (m->refs || m->nfds || m->busy || m->h)
+	if (m->refs || m->nending || m->nfds || m->busy || m->h)
 		return;
 	pol_file_drop_descriptors(m); /* it was never live, but it was tried */
 	for (pp = &pol_files; *pp != m; pp = &(*pp)->next)
@@ -139,6 +139,13 @@ struct pol_file *pol_file_of_handle(struct vm_fileh *h)
 	return m;
 }
 
+static void drop_ref_locked(struct pol_file *m)
+{
+	m->refs--;
+	if (m->nending)
+		pol_changed();
+}
+
 struct pol_file *pol_file_next(struct pol_file *prev)
 {
 	struct pol_file *m;
@@ -150,7 +157,7 @@ struct pol_file *pol_file_next(struct pol_file *prev)
 			m->refs++;
 			while (m->busy)
 				pol_wait();
-			m->refs--;
+			drop_ref_locked(m);
 		} else {
 			m = m->next;
 		}
@@ -349,24 +356,46 @@ void pol_rename_end(struct pol_file *m, bool done)
 
 /* ---- ended ---- */
 
-int pol_fd_close(struct pol_file *m)
+/* The program's last use may just have gone. The release is done when its call returns: whoever is at work on the file,
+ * as the helper thread with its timers, is waited for. */
+static int end_of_use_locked(struct pol_file *m)
 {
 	int err = 0;
 
-	pol_lock();
-	m->nfds--;
+	m->nending++;
+	while (m->busy || (m->h && m->refs && !m->nfds && !vm_fileh_nvmas(m->h)))
+		pol_wait();
+	m->nending--;
 	if (pol_file_is_due_locked(m))
 		err = pol_file_end_locked(m);
 	free_if_unused_locked(m);
+	return err;
+}
+
+int pol_fd_close(struct pol_file *m)
+{
+	int err;
+
+	pol_lock();
+	m->nfds--;
+	err = end_of_use_locked(m);
 	pol_unlock();
 	return err;
+}
+
+void pol_file_put_last(struct pol_file *m)
+{
+	pol_lock();
+	drop_ref_locked(m);
+	(void)end_of_use_locked(m); /* logged; the file stays live when the commit failed */
+	pol_unlock();
 }
 
 void pol_file_put(struct pol_file *m)
 {
 	pol_lock();
-	m->refs--;
-	if (pol_file_is_due_locked(m))
+	drop_ref_locked(m);
+	if (!m->nending && pol_file_is_due_locked(m))
 		(void)pol_file_end_locked(m); /* logged; the file stays live when the commit failed */
 	free_if_unused_locked(m);
 	pol_unlock();

@@ -24,6 +24,7 @@ struct pol_file {
 	const char *unfit;	     /* what it is that can never be managed, or NULL */
 	int refused;		     /* -errno why it cannot be managed as long as it is open, or 0 */
 	unsigned refs;		     /* callers at work */
+	unsigned nending;	     /* callers that took away what may be the last use, and wait for refs and busy */
 	unsigned nfds;		     /* the program's descriptors */
 	bool busy;		     /* going live or ending: others wait */
 	bool fd_writable;	     /* may file.fd be written, whoever uses it? */
@@ -54,6 +55,8 @@ void pol_wait(void);
 void pol_changed(void);
 uint64_t pol_now_usec(int clock);
 
+/* pol_file_put by whoever took mappings away: the release that may be due is done on return. */
+void pol_file_put_last(struct pol_file *m);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
 /* Is nobody using it any more? Lock held. */

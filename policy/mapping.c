@@ -58,21 +58,30 @@ static int touched_get(struct touched *t, void *addr, size_t len)
 	return t->err;
 }
 
+/* Is m[i] in the list once more? Then the last reference is not given back yet. */
+static bool comes_again(const struct touched *t, size_t i)
+{
+	for (size_t k = i + 1; k < t->n; k++)
+		if (t->m[k] == t->m[i])
+			return true;
+	return false;
+}
+
 /* Give the references back: a file that lost its last mapping, and has no descriptor, ends here. */
-static void touched_put(struct touched *t)
+static void touched_put(struct touched *t, void (*put)(struct pol_file *m))
 {
 	for (size_t i = 0; i < t->n; i++)
-		pol_file_put(t->m[i]);
+		(comes_again(t, i) ? pol_file_put : put)(t->m[i]);
 	if (t->m != t->few)
 		(void)vm_sys->munmap(t->m, t->cap * sizeof(*t->m));
 }
 
 /* A call that may have ended mappings in what was looked at is done. */
-static void touched_end(struct touched *t, bool is_unmapped)
+static void touched_end(struct touched *t, bool is_unmapped, void (*put)(struct pol_file *m))
 {
 	for (size_t i = 0; is_unmapped && i < t->n; i++)
 		(void)pol_event(t->m[i], POL_EV_MUNMAP); /* the mapping is gone: logged, and the stores are kept */
-	touched_put(t);
+	touched_put(t, put);
 }
 
 /* ---- map ---- */
@@ -148,7 +157,7 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 	err = touched_get(&t, addr, flags & MAP_FIXED ? len : 0); /* what is there goes, if the call succeeds */
 	if (!err)
 		err = vm_map(m->h, addr, len, prot, flags, (uint64_t)off, writable, ret_addr);
-	touched_end(&t, !err);
+	touched_end(&t, !err, pol_file_put);
 	return err;
 }
 
@@ -166,7 +175,7 @@ static int unmap_with(void *addr, size_t len, int (*unmap)(void *addr, size_t le
 
 	if (!err)
 		err = unmap(addr, len);
-	touched_end(&t, !err);
+	touched_end(&t, !err, pol_file_put_last);
 	return err;
 }
 
@@ -200,7 +209,7 @@ int pol_msync(void *addr, size_t len, int flags)
 		if (!e && (flags & MS_INVALIDATE) && t.m[i]->rule->invalidate == POL_INV_MSYNC)
 			e = vm_fileh_invalidate(t.m[i]->h, 0, 0, VM_DIRTY_KEEP, NULL);
 	}
-	touched_put(&t);
+	touched_put(&t, pol_file_put);
 	return e ? e : err;
 }
 
@@ -228,7 +237,7 @@ int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_a
 
 	if (!err)
 		err = vm_remap(old, old_len, new_len, flags, new_addr, ret_addr);
-	touched_end(&t, !err);
+	touched_end(&t, !err, pol_file_put);
 	return err;
 }
 
