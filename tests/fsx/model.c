@@ -266,7 +266,7 @@ void model_own(uint32_t pg)
 static bool is_alias(uint32_t first, uint32_t pg)
 {
 	for (uint32_t i = first; i < pg; i++)
-		if (arena[i].kind == SHARED && arena[pg].kind == SHARED && arena[i].file == arena[pg].file &&
+		if ((arena[i].kind == SHARED || arena[pg].kind == SHARED) && arena[i].file == arena[pg].file &&
 		    arena[i].pgoff == arena[pg].pgoff)
 			return true;
 	return false;
