@@ -71,7 +71,7 @@ void vm_fileh_repair(struct vm_fileh *h)
 			ctl->gate = VM_GATE_OPEN;
 			ctl->busy_pid = 0;
 		}
-		ctl->suspect |= !p->harvested;
+		ctl->suspect |= p->may_store && !p->harvested;
 		memset(p, 0, sizeof(*p));
 		/* pages it was loading never arrive; loads of others that are under way are done again */
 		ctl->gen++;

@@ -34,6 +34,7 @@ static void enter_writer(struct vm_fileh *h)
 	while (h->ctl->gate != VM_GATE_OPEN || has_writer(h->ctl))
 		vm_fileh_wait(h);
 	vm_fileh_peer(h)->nwriters++;
+	vm_fileh_peer(h)->may_store = true;
 	vm_fileh_unlock(h);
 }
 

@@ -52,6 +52,7 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v)
 	int err;
 
 	vm_fileh_lock(h);
+	vm_fileh_peer(h)->may_store |= v->shared && v->writable;
 	err = vm_pagemap_reserve(&h->pagemap, v->pgoff, vm_vma_pgstop(v));
 	if (!err && v->shared)
 		err = vm_engine_ops->attach(v);

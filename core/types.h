@@ -52,6 +52,7 @@ struct vm_peer {
 	int32_t ctl_fd;	    /* its descriptor of the control memfd: proves that it is still the one that attached */
 	uint32_t nreaders;  /* vm_fileh_read calls inside */
 	uint32_t nwriters;  /* vm_fileh_write calls inside */
+	uint32_t may_store; /* it had a mapping for writing, or wrote */
 	uint32_t harvested; /* its page tables hold no store that the page map does not know */
 	uint32_t nprivate;  /* its MAP_PRIVATE mappings (atomic) */
 };

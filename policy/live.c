@@ -22,7 +22,8 @@ static int get_descriptor(int fd, bool for_writing, int *home)
 	int fl = vm_sys->fcntl(fd, F_GETFL, 0);
 	char link[32];
 
-	if (fl >= 0 && !(fl & O_DIRECT) && (fl & O_ACCMODE) != O_WRONLY && vm_sys_ignores_append())
+	if (fl >= 0 && !(fl & O_DIRECT) && ((fl & O_ACCMODE) == O_RDWR || (!for_writing && (fl & O_ACCMODE) == O_RDONLY)) &&
+	    vm_sys_ignores_append())
 		return vm_fd_adopt_copy(fd, home);
 	/* one with flags of its own has the lowest free number, and must keep it */
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
