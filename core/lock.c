@@ -35,6 +35,21 @@ int vm_lock_init_shared(struct vm_lock *l, enum vm_rank rank)
 	return -err;
 }
 
+/* A wake-up of a robust lock can be lost: the waiter that got it is killed, while a thread that had not waited has the
+ * lock, and so does not know of the others who wait. So they look again now and then. */
+static int wait_for(pthread_mutex_t *mutex)
+{
+	struct timespec until = {0};
+	int err;
+
+	do {
+		(void)vm_sys->clock_gettime(CLOCK_MONOTONIC, &until); /* always there */
+		until.tv_sec++;
+		err = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+	} while (err == ETIMEDOUT);
+	return err;
+}
+
 /* Returns true when the former holder died. */
 static bool take(struct vm_lock *l)
 {
@@ -45,7 +60,7 @@ static bool take(struct vm_lock *l)
 	if (err == EBUSY) {
 		if (hook.release)
 			token = hook.release();
-		err = pthread_mutex_lock(&l->mutex);
+		err = wait_for(&l->mutex);
 		if (hook.reacquire)
 			hook.reacquire(token);
 	}
