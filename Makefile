@@ -167,7 +167,7 @@ tests: all $(PLAIN_tests)
 
 check: ; @scripts/deps build check
 	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests)
-	@scripts/run-tests plain checks preload bad asan tsan programs crash
+	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash
 
 asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
@@ -179,6 +179,10 @@ crash: tests
 	@scripts/run-tests crash
 soak: tests
 	@for k in lmdb gdbm gawk; do tests/crash/kill.sh $$k 1000 || exit 1; done
+	@for s in 1 2 3; do for e in uffd segv; do for l in lazy eager; do \
+		limit=7200 tests/fsx/run.sh $$e $$l 1000000 $$s || exit 1; \
+		limit=7200 tests/fsx/run.sh $$e $$l 10000000 $$s --threads 4 || exit 1; \
+		limit=7200 tests/fsx/run.sh $$e $$l 50000 $$s --size 67108864 || exit 1; done; done; done
 map: $(B)/libtxmap.so $(B)/txmap
 	@scripts/layers.sh map
 bench: all $(addprefix $(B)/,$(TESTS_bench))
@@ -208,7 +212,7 @@ help:
 	@echo 'make tsan       the core tests with ThreadSanitizer'
 	@echo 'make programs   only the real programs: LMDB, gdbm, gawk, CPython, numpy, xfs_io, fio'
 	@echo 'make crash      only the kill -9 tests'
-	@echo 'make soak       1000 kills of each program'
+	@echo 'make soak       1000 kills of each program; 10^6 random operations for each engine, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      remove build/'
