@@ -88,7 +88,7 @@ void close_one(struct fd *d)
 
 static void op_open(void)
 {
-	static const int flags[] = {O_RDWR, O_RDWR, O_RDWR, O_RDONLY, O_WRONLY, O_RDWR | O_APPEND, O_WRONLY | O_APPEND};
+	static const int flags[] = {O_RDWR, O_RDWR, O_RDONLY, O_RDONLY, O_WRONLY, O_RDWR | O_APPEND, O_WRONLY | O_APPEND};
 	struct file *f = random_file();
 	int fl = flags[below(7)];
 	bool trunc = (fl & O_ACCMODE) != O_RDONLY && one_in(12);
@@ -503,7 +503,7 @@ static void op_stdio(void)
 }
 
 const struct op ops_io[] = {
-	{"open", 10, op_open},		 {"dup", 6, op_dup},
+	{"open", 24, op_open},		 {"dup", 6, op_dup},
 	{"dup2", 4, op_dup2},		 {"close", 22, op_close},
 	{"read", 60, op_read},		 {"write", 80, op_write},
 	{"read_to_map", 40, op_read_to_map}, {"write_from_map", 40, op_write_from_map},

@@ -365,7 +365,7 @@ static void op_kill(void)
 
 static void child_stores(void)
 {
-	unsigned n = (unsigned)below(4);
+	unsigned n = (unsigned)below(one_in(2) ? 2 : 6);
 
 	for (unsigned i = 0; i < n; i++) {
 		uint32_t pg = random_page();
@@ -383,7 +383,7 @@ static void child_stores(void)
 		}
 		off = random_off(f);
 		len = random_len();
-		if (d && !(d->flags & O_APPEND) && off + len <= set.max_size) {
+		if (d && one_in(2) && !(d->flags & O_APPEND) && off + len <= set.max_size) {
 			random_bytes(buf, len);
 			say("  child: pwrite %s off %#lx len %#zx", f->name, (unsigned long)off, len);
 			expect("pwrite", pwrite(d->fd, buf, len, (off_t)off), (long)len);
@@ -441,6 +441,6 @@ static void op_fork(void)
 const struct op ops_life[] = {
 	{"fsync", 4, op_fsync},		{"commit", 8, op_commit}, {"discard", 8, op_discard},
 	{"invalidate", 12, op_invalidate}, {"outside", 2, op_outside}, {"view", 5, op_view},
-	{"release", 3, op_release},	{"fork", 5, op_fork},	  {"quit", 1, op_quit},
+	{"release", 3, op_release},	{"fork", 8, op_fork},	  {"quit", 1, op_quit},
 	{"kill", 1, op_kill},		{NULL, 0, NULL},
 };

@@ -394,6 +394,8 @@ static void op_protect(void)
 
 	if (pg == set.npages)
 		return;
+	if (!arena[pg].maywrite && one_in(2))
+		prot |= PROT_WRITE;
 	n = one_in(2) ? run_of(pg) : (uint32_t)between(1, 8);
 	n = n < set.npages - pg ? n : set.npages - pg;
 	if (!is_mapped(pg, n) || one_in(4))
