@@ -45,12 +45,9 @@ CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
 TESTS_ctor	:= $(filter-out $(CTOR_libs:.so=),$(patsubst %.c,%,$(wildcard tests/ctor/*.c)))
 PLUGINS		:= $(patsubst tests/plugin/%.c,%,$(wildcard tests/plugin/*.c))
 
-# inih is linked in statically: the preloaded object brings the program no library that it does not need. Without
-# the package the name comes back bare, and the linker says what is missing.
-LIBINIH		:= $(shell $(CC) -print-file-name=libinih.a)
-LIBS_so		:= $(LIBINIH) -lunwind -ldl
-LIBS_cli	:= $(LIBINIH) -lunwind -ldl -lsmartcols -ljson-c
-LIBS_test	:= $(LIBINIH) -lcmocka -lunwind -ldl
+LIBS_so		:= -lunwind -ldl
+LIBS_cli	:= -lunwind -ldl -lsmartcols -ljson-c
+LIBS_test	:= -lcmocka -lunwind -ldl
 SO_LDFLAGS	:= -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL
 
 .PHONY: all tests help demo check bench asan tsan map programs crash soak install uninstall clean
