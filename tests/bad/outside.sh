@@ -66,6 +66,7 @@ while time.time() < stop:
     if not seen or seen[-1] != s: seen.append(s)
     if s == b"n": break
 print(seen)
+time.sleep(0.5) # the answer to the invalidation comes from this process, too
 sys.exit(0 if all(x in (b"o", b"n", b"no") for x in seen) and seen[0] == b"o" and seen[-1] == b"n" else 1)
 PY
 	make_file a.dat o 256K
