@@ -71,7 +71,9 @@ static void moves(void)
 
 	/* two that become neighbours with successive pages: the kernel makes them one */
 	p = mmap(NULL, NPAGES(2), PROT_READ | PROT_WRITE, MAP_SHARED, fd, NPAGES(8));
+	called("nobody may touch the one", mprotect(at, NPAGES(8), PROT_NONE));
 	q = mremap(p, NPAGES(2), NPAGES(2), MREMAP_MAYMOVE | MREMAP_FIXED, at + NPAGES(8));
+	called("and now again", mprotect(at, NPAGES(8), PROT_READ | PROT_WRITE));
 	called("msync", msync(at, NPAGES(10), MS_SYNC));
 	at[NPAGES(7)] = 'y';
 	q[PAGE] = 'z';
@@ -102,6 +104,9 @@ static void kinds_of_open(void)
 	wo = open("kinds.dat", O_WRONLY | O_APPEND);
 	fact("write to what is only read elsewhere", write(wo, "end", 3));
 	fact("seen", pread(fd, &(char){0}, 1, (off_t)SIZE + 2));
+	called("close", close(wo));
+	wo = open("kinds.dat", O_WRONLY);
+	fact("into a page that was not loaded", pwrite(wo, "mid", 3, NPAGES(200) + 5));
 	called("fsync", fsync(wo));
 	raw("kinds.dat");
 	munmap(p, PAGE);
@@ -132,18 +137,6 @@ static void children(void)
 
 	pid = fork();
 	if (pid == 0) {
-		read_all(p);
-		_exit(0);
-	}
-	ended("a child that only reads", pid);
-	p[NPAGES(100) + 1] = 'c'; /* to a page that it brought */
-	fact("another one is touched", p[NPAGES(110)] == pattern(NPAGES(110)));
-	fact("written to", pwrite(fd, "d", 1, NPAGES(120)));
-	called("msync", msync(p, SIZE, MS_SYNC));
-	raw("child.dat");
-
-	pid = fork();
-	if (pid == 0) {
 		p[NPAGES(130)] = 'e';
 		raise(SIGKILL);
 	}
@@ -156,6 +149,26 @@ static void children(void)
 	raw("child.dat");
 }
 
+/* A child brings the pages; the parent, that touched none, stores to one and writes to another. */
+static void brought_by_a_child(void)
+{
+	int fd = make("brought.dat", SIZE);
+	unsigned char *p = map(fd, SIZE);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		read_all(p);
+		_exit(0);
+	}
+	ended("a child that only reads", pid);
+	p[NPAGES(100) + 1] = 'c';
+	fact("write", pwrite(fd, "d", 1, NPAGES(120)));
+	called("msync", msync(p, SIZE, MS_SYNC));
+	raw("brought.dat");
+	munmap(p, SIZE);
+	close(fd);
+}
+
 static void facts(void)
 {
 	buffers_in_holes();
@@ -163,4 +176,5 @@ static void facts(void)
 	moves();
 	kinds_of_open();
 	children();
+	brought_by_a_child();
 }
