@@ -127,6 +127,33 @@ t_descriptors() {
 	stop; is 0
 }
 
+t_ids() {
+	claim 'a program that gives up its rights, and forks: commits go on, or fail, and end'
+	[ "$who" = self ] && [ "$(id -u)" = 0 ] && command -v python3 >/dev/null || return
+	cat >"$work/bin/ids.py" <<'PY'
+import mmap, os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 26, 1 << 26)) # a journal that only grows must not fill the disk
+fd = os.open(sys.argv[1], os.O_RDWR); m = mmap.mmap(fd, 0)
+m[0:3] = b"one"; m.flush()
+os.setgid(65534); os.setuid(65534)
+m[0:3] = b"two"; m.flush()
+m[4096:4099] = b"dir"
+pid = os.fork()
+if pid == 0:
+    m[8192:8195] = b"kid"; m.flush(); os._exit(0)
+print("child", os.waitpid(pid, 0)[1])
+m[0:3] = b"end"
+PY
+	make_file a.dat x 64K
+	lib_limit=30
+	under python3 "$work/bin/ids.py" "$dir/a.dat"
+	is 0; says '^child 0$'
+	holds a.dat end; holds a.dat dir 4096; holds a.dat kid 8192
+	[ ! -e .a.dat.txmap ] || { txmap recover a.dat; is 0; holds a.dat end; }
+	lib_limit=120
+}
+
+each t_ids
 each t_two
 each t_passthrough
 each t_killed
