@@ -99,7 +99,8 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 			alone = is_alone(h);
 			size_low = h->ctl->size_low;
 		}
-		/* nothing new, or nobody who could have, with all of it frozen at the latest: all that was stored for this commit equals memory now */
+		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that was stored for
+		 * this commit equals memory now. */
 		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || round >= ROUNDS_FROZEN)));
 		ret_txn->size = h->ctl->size;
 		ret_txn->size_low = h->ctl->size_low;
