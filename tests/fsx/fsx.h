@@ -56,6 +56,7 @@ enum kind { NOTHING, SHARED, PRIVATE };
 struct apage { /* of the arena */
 	uint8_t kind, file, prot;
 	bool maywrite;	/* the descriptor allowed writing */
+	bool was_writable; /* the kernel accounts for private pages from then on: neighbours of the other kind stay apart */
 	uint32_t pgoff;
 	uint32_t id;	/* mapping: neighbours of one id with successive offsets are one to the kernel */
 	uint8_t *own;	/* a private page that was stored to */
@@ -150,12 +151,20 @@ struct op {
 	unsigned weight;
 	void (*fn)(void);
 };
-extern const struct op ops_io[], ops_map[], ops_life[];
+extern const struct op ops_io[], ops_size[], ops_map[], ops_remap[], ops_life[], ops_other[];
 
 int open_one(struct file *f, int flags); /* a new entry of fds, or -1 when all are in use */
 struct fd *random_fd(struct file *f, bool readable, bool writable); /* or NULL */
 struct file *random_file(void);
 void close_one(struct fd *d);
+size_t available(const struct file *f, uint64_t off, size_t len); /* how many bytes of the range the file has */
+uint32_t random_npages(void);
+/* Around what may take the last mapping of a file away. */
+void unmapping(void);
+void unmapped(void);
+/* Ask txmap, and expect success, or this errno's name. */
+void order(const char *verb, const struct file *f, const char *more, const char *want);
+void invalidate(struct file *f, uint64_t off, uint64_t len);
 void may_be_released(struct file *f); /* the last descriptor or mapping may just have gone */
 void make_sure(struct file *f);	      /* com is known, and an end of use commits what there is */
 unsigned nfds(const struct file *f);
@@ -170,7 +179,6 @@ int probe(volatile uint8_t *p, bool write);
 int shrink_main(int argc, char **argv, uint64_t nops);
 int threads_main(void);
 /* This program again, without a preload: writes as somebody else does. */
-void outside(const char *name, uint64_t off, const void *buf, size_t len, int64_t size);
 int outside_main(char **argv);
 /* Send a request; the answer's errno name, "" when it was ok. */
 const char *control(const char *request);

@@ -77,7 +77,8 @@ void expect(const char *what, long ret, long want)
 
 /* ---- a worker ---- */
 
-static const struct op *const tables[] = {ops_io, ops_map, ops_life};
+#define NTABLES 6
+static const struct op *const tables[NTABLES] = {ops_io, ops_size, ops_map, ops_remap, ops_life, ops_other};
 
 static const struct op *random_op(void)
 {
@@ -85,11 +86,11 @@ static const struct op *random_op(void)
 	uint64_t at;
 
 	if (!total)
-		for (size_t t = 0; t < 3; t++)
+		for (size_t t = 0; t < NTABLES; t++)
 			for (const struct op *o = tables[t]; o->name; o++)
 				total += o->weight;
 	at = below(total);
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < NTABLES; t++)
 		for (const struct op *o = tables[t]; o->name; at -= o->weight, o++)
 			if (at < o->weight)
 				return o;

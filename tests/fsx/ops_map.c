@@ -11,9 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
 #ifndef MADV_COLD
 #define MADV_COLD    20
 #define MADV_PAGEOUT 21
@@ -144,21 +141,20 @@ static void op_store(void)
 
 /* ---- map and unmap ---- */
 
-/* The last mapping of a file without a descriptor may go. */
-static void unmapping(void)
+void unmapping(void)
 {
 	for (unsigned i = 0; i < NFILES; i++)
 		if (!nfds(&sh->f[i]))
 			make_sure(&sh->f[i]);
 }
 
-static void unmapped(void)
+void unmapped(void)
 {
 	for (unsigned i = 0; i < NFILES; i++)
 		may_be_released(&sh->f[i]);
 }
 
-static uint32_t random_npages(void)
+uint32_t random_npages(void)
 {
 	return (uint32_t)(1 + skewed(one_in(8) ? set.npages / 3 : 24));
 }
@@ -204,7 +200,8 @@ static void op_map(void)
 		unmapping();
 	/* MAP_SHARED_VALIDATE knows no MAP_FIXED_NOREPLACE */
 	flags |= !shared ? MAP_PRIVATE : one_in(6) && !(flags & MAP_FIXED_NOREPLACE) ? MAP_SHARED_VALIDATE : MAP_SHARED;
-	p = mmap(ARENA + (uint64_t)at * PAGE, n * (size_t)PAGE - (one_in(4) ? skewed(PAGE) : 0), prot, flags, d->fd, (off_t)pgoff * PAGE);
+	p = mmap(ARENA + (uint64_t)at * PAGE, n * (size_t)PAGE - (one_in(4) ? skewed(PAGE) : 0), prot, flags, d->fd,
+		 (off_t)pgoff * PAGE);
 	if (want == -EACCES && errno == EEXIST && p == MAP_FAILED && (flags & MAP_FIXED_NOREPLACE) && replaces)
 		return; /* both are wrong: the order is the kernel's */
 	if (want) {
@@ -215,7 +212,8 @@ static void op_map(void)
 	if (p != ARENA + (uint64_t)at * PAGE)
 		expect("mmap", (long)p, (long)(ARENA + (uint64_t)at * PAGE));
 	a = (struct apage){.kind = shared ? SHARED : PRIVATE, .file = (uint8_t)(f - sh->f), .prot = (uint8_t)prot,
-			   .maywrite = mode == O_RDWR || !shared, .pgoff = pgoff, .id = ++id};
+			   .maywrite = mode == O_RDWR || !shared,
+			   .was_writable = !shared && (prot & PROT_WRITE), .pgoff = pgoff, .id = ++id};
 	model_map(at, n, &a);
 	f->live |= shared;
 	/* a private mapping that may be written is filled for writing, up to the first page that cannot be had */
@@ -262,129 +260,6 @@ static void op_cover(void)
 	unmapped();
 }
 
-/* The pages that were at from are at to now, with what they have of their own. */
-static void model_move(uint32_t from, uint32_t n, uint32_t to, uint32_t new_n)
-{
-	struct apage first = arena[from], *old = calloc(n, sizeof(*old));
-	static uint32_t id = 1u << 30;
-
-	if (!old)
-		abort();
-	memcpy(old, arena + from, n * sizeof(*old));
-	for (uint32_t i = 0; i < n; i++)
-		arena[from + i].own = NULL;
-	model_unmap(from, n);
-	first.id = ++id;
-	model_map(to, new_n, &first);
-	for (uint32_t i = 0; i < n; i++)
-		if (i < new_n)
-			arena[to + i].own = old[i].own;
-		else
-			free(old[i].own);
-	free(old);
-}
-
-static void *remap(uint32_t from, uint32_t n, uint32_t new_n, int flags, uint32_t to)
-{
-	return mremap(ARENA + (uint64_t)from * PAGE, n * (size_t)PAGE, new_n * (size_t)PAGE, flags,
-		      ARENA + (uint64_t)to * PAGE);
-}
-
-/* In place, or to wherever the kernel likes, and from there back into the arena. */
-static void remap_free(uint32_t from, uint32_t n, uint32_t new_n)
-{
-	bool may_move = one_in(2), fits;
-	uint32_t to = (uint32_t)below(set.npages - new_n);
-	uint8_t *p, *q, *at = ARENA + (uint64_t)from * PAGE;
-
-	if (from + new_n > set.npages)
-		return; /* what is behind the arena is not known */
-	fits = new_n <= n || is_free(from + n, new_n - n);
-	say("mremap arena page %u + %u to + %u%s", from, n, new_n, may_move ? " MAYMOVE" : "");
-	if (!fits && may_move && !is_free(to, new_n))
-		return;
-	p = remap(from, n, new_n, may_move ? MREMAP_MAYMOVE : 0, 0);
-	if (!fits && !may_move) {
-		expect("mremap", (long)p, -ENOMEM);
-		return;
-	}
-	if (p == MAP_FAILED || (p != at && !may_move))
-		expect("mremap", (long)p, (long)at);
-	if (p == at) {
-		model_move(from, n, from, new_n);
-		return;
-	}
-	if (fits)
-		to = from; /* either is right */
-	q = mremap(p, new_n * (size_t)PAGE, new_n * (size_t)PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   ARENA + (uint64_t)to * PAGE);
-	expect("mremap back", (long)q, (long)(ARENA + (uint64_t)to * PAGE));
-	model_move(from, n, to, new_n);
-}
-
-static void remap_fixed(uint32_t from, uint32_t n, uint32_t new_n)
-{
-	uint32_t to = (uint32_t)below(set.npages - new_n);
-	bool crosses = to < from + n && from < to + new_n;
-	void *p;
-
-	say("mremap arena page %u + %u to + %u FIXED at %u", from, n, new_n, to);
-	unmapping();
-	p = remap(from, n, new_n, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-	if (crosses) {
-		expect("mremap onto itself", (long)p, -EINVAL);
-		return;
-	}
-	expect("mremap", (long)p, (long)(ARENA + (uint64_t)to * PAGE));
-	model_move(from, n, to, new_n);
-	unmapped();
-}
-
-/* A second mapping of the same pages. */
-static void remap_copy(uint32_t from, uint32_t n)
-{
-	struct apage first = arena[from];
-	uint32_t to = (uint32_t)below(set.npages - n);
-	bool is_dontunmap = one_in(2), crosses = to < from + n && from < to + n;
-	static uint32_t id = 1u << 31;
-	void *p;
-
-	if (first.kind == PRIVATE || crosses)
-		return;
-	say("mremap arena page %u + %u %s FIXED at %u", from, n, is_dontunmap ? "DONTUNMAP" : "from length 0", to);
-	unmapping();
-	p = remap(from, is_dontunmap ? n : 0, n, MREMAP_MAYMOVE | MREMAP_FIXED | (is_dontunmap ? MREMAP_DONTUNMAP : 0),
-		  to);
-	expect("mremap", (long)p, (long)(ARENA + (uint64_t)to * PAGE));
-	first.id = ++id;
-	model_map(to, n, &first);
-	unmapped();
-}
-
-static void op_remap(void)
-{
-	uint32_t pg = random_page(), n, new_n;
-
-	if (pg == set.npages)
-		return;
-	n = run_of(pg);
-	if (n > 1 && one_in(2))
-		n = (uint32_t)between(1, n);
-	new_n = one_in(3) ? n : one_in(2) ? (uint32_t)between(1, n) : n + random_npages();
-	if (new_n >= set.npages / 2)
-		return;
-	switch (below(4)) {
-	case 0:
-		remap_copy(pg, n);
-		break;
-	case 1:
-		remap_fixed(pg, n, new_n);
-		break;
-	default:
-		remap_free(pg, n, new_n);
-	}
-}
-
 /* ---- protect, advise, sync ---- */
 
 static void op_protect(void)
@@ -410,8 +285,10 @@ static void op_protect(void)
 		return;
 	}
 	expect("mprotect", mprotect(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, prot), 0);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		arena[pg + i].prot = (uint8_t)prot;
+		arena[pg + i].was_writable |= arena[pg + i].kind == PRIVATE && (prot & PROT_WRITE);
+	}
 }
 
 static void op_advise(void)
@@ -489,7 +366,7 @@ static void op_msync(void)
 }
 
 const struct op ops_map[] = {
-	{"map", 60, op_map},	   {"unmap", 35, op_unmap},   {"cover", 3, op_cover},	{"remap", 25, op_remap},
-	{"protect", 25, op_protect}, {"advise", 30, op_advise}, {"msync", 8, op_msync}, {"probe", 25, op_probe},
-	{"load", 120, op_load},	   {"store", 150, op_store},  {NULL, 0, NULL},
+	{"map", 60, op_map},	     {"unmap", 35, op_unmap},	{"cover", 3, op_cover}, {"protect", 25, op_protect},
+	{"advise", 30, op_advise},   {"msync", 8, op_msync},	{"probe", 25, op_probe}, {"load", 120, op_load},
+	{"store", 150, op_store},    {NULL, 0, NULL},
 };

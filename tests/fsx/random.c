@@ -49,7 +49,7 @@ static uint64_t near_page(uint64_t npages)
 {
 	uint64_t at = below(npages + 1) * PAGE + 2;
 
-	return one_in(3) ? at - 2 : at - below(5) + (at > 4 && one_in(4) ? 0 : 0);
+	return at - (one_in(3) ? 2 : below(5));
 }
 
 uint64_t random_size(void)
