@@ -9,6 +9,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* The program has a descriptor for writing: a file that was only read so far becomes one that is written. */
+static int need_writable(struct pol_file *m, int fd)
+{
+	return m->file.writable ? 0 : pol_file_go_live(m, fd, true);
+}
+
 /* ---- data ---- */
 
 /* Buffers may be managed memory themselves. Returns whether any is. */
@@ -102,11 +108,9 @@ ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov,
 		return fl;
 	if ((fl & O_ACCMODE) == O_RDONLY || (fl & O_PATH))
 		return -EBADF;
-	if (!m->file.writable) {
-		err = pol_file_go_live(m, fd, true);
-		if (err)
-			return err;
-	}
+	err = need_writable(m, fd);
+	if (err)
+		return err;
 	if (off < 0)
 		n = at_position(m, fd, iov, niov, fl & O_APPEND ? append : write_at);
 	else
@@ -155,7 +159,9 @@ int pol_truncate(struct pol_file *m, off_t len)
 
 	if ((uint64_t)len == vm_fileh_size(m->h))
 		return 0;
-	err = vm_fileh_resize(m->h, (uint64_t)len);
+	err = need_writable(m, m->file.fd);
+	if (!err)
+		err = vm_fileh_resize(m->h, (uint64_t)len);
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: resize from %lld to %lld: %s", m->path, (long long)pol_size(m), (long long)len,
 			pol_errno_name(err));
@@ -165,12 +171,15 @@ int pol_truncate(struct pol_file *m, off_t len)
 int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len)
 {
 	uint64_t stop, size = vm_fileh_size(m->h);
-	int err = 0;
+	int err;
 
 	if (off < 0 || len <= 0)
 		return -EINVAL;
 	if (__builtin_add_overflow((uint64_t)off, (uint64_t)len, &stop) || stop > INT64_MAX)
 		return -EFBIG;
+	err = need_writable(m, m->file.fd);
+	if (err)
+		return err;
 	switch (mode) {
 	case 0:
 	case FALLOC_FL_KEEP_SIZE:
