@@ -112,6 +112,16 @@ static void kinds_of_open(void)
 	munmap(p, PAGE);
 	close(wo);
 	close(fd);
+
+	fd = open("kinds.dat", O_RDONLY);
+	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	wo = open("kinds.dat", O_WRONLY);
+	called("allocate", fallocate(wo, FALLOC_FL_KEEP_SIZE, 0, PAGE));
+	called("cut", ftruncate(wo, NPAGES(5)));
+	munmap(p, PAGE);
+	close(wo);
+	close(fd); /* the release */
+	raw("kinds.dat");
 }
 
 static void read_all(const volatile unsigned char *p)
