@@ -69,6 +69,14 @@ uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *
 /* ---- fileh.c ---- */
 
 extern struct vm_fileh *vm_filehs; /* handles of the process (map lock) */
+/* Keep the handle while working for a fault. Map lock held. */
+void vm_fileh_pin(struct vm_fileh *h);
+void vm_fileh_unpin(struct vm_fileh *h); /* no lock held */
+
+/* ---- peer.c ---- */
+
+#define VM_WAIT_MSEC 200 /* how often a waiter looks whether those it waits for still live */
+
 /* Take and release the handle's lock; repairs what a dead holder left. */
 void vm_fileh_lock(struct vm_fileh *h);
 void vm_fileh_unlock(struct vm_fileh *h);
@@ -76,18 +84,20 @@ void vm_fileh_repair(struct vm_fileh *h);
 /* Wait for a change of the handle: handle lock held, released meanwhile. Looks for dead peers now and then. */
 void vm_fileh_wait(struct vm_fileh *h);
 /* Become the only one who commits, discards, invalidates or resizes. No lock held. */
-/* Keep the handle while working for a fault. Map lock held. */
-void vm_fileh_pin(struct vm_fileh *h);
-void vm_fileh_unpin(struct vm_fileh *h); /* no lock held */
 void vm_fileh_begin_busy(struct vm_fileh *h);
 void vm_fileh_end_busy(struct vm_fileh *h);
 /* Set the gate and wait until nobody whom it keeps out is inside. Handle lock held; busy. */
 void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate);
 struct vm_peer *vm_fileh_peer(struct vm_fileh *h);
-/* Is there anything to commit, as far as is known? Handle lock held. */
-bool vm_fileh_is_changed(struct vm_fileh *h);
 /* Enter this process into ctl->peers. Handle lock held. -EAGAIN: table full. */
 int vm_fileh_attach_peer(struct vm_fileh *h);
+/* Are there others in ctl->peers? Handle lock held. */
+bool vm_fileh_has_others(struct vm_fileh *h);
+
+/* ---- writeout.c ---- */
+
+/* Is there anything to commit, as far as is known? Handle lock held. */
+bool vm_fileh_is_changed(struct vm_fileh *h);
 
 /* ---- vma.c: the address map ---- */
 

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* The lock of a handle, waiting for others who have it, and who they are. */
+#include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- peers that died ---- */
+
+/* A process that ended, began another program, or left its number to another has not our control memfd at that
+ * descriptor. One that we may not look at counts as alive. */
+static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
+{
+	struct stat ours, theirs;
+	char path[48];
+	int err;
+
+	if (p->pid == vm_sys->getpid())
+		return true;
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->ctl_fd);
+	err = vm_sys->fstatat(AT_FDCWD, path, &theirs, 0);
+	if (err)
+		return err != -ENOENT && err != -ESRCH;
+	return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
+}
+
+/* Who died while the size changed may have got as far as ram's: longer is undone, shorter is done, since the bytes are
+ * gone. Handle lock held. */
+static void repair_size(struct vm_fileh *h)
+{
+	struct vm_ctl *ctl = h->ctl;
+	struct stat st;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (ctl->peers[i].pid && ctl->peers[i].nwriters)
+			return; /* that one is alive, and will say how long the file is */
+	if (vm_sys->fstat(h->ram.fd, &st) || (uint64_t)st.st_size == ctl->size)
+		return;
+	if ((uint64_t)st.st_size > ctl->size) {
+		(void)vm_ram_resize(&h->ram, ctl->size); /* tried again by the next one who repairs */
+		return;
+	}
+	if (!vm_pagemap_reserve(&h->pagemap, vm_npages((uint64_t)st.st_size), vm_npages(ctl->size)))
+		(void)vm_page_drop(h, vm_npages((uint64_t)st.st_size), vm_npages(ctl->size));
+	ctl->size = (uint64_t)st.st_size;
+	if (ctl->size_low > ctl->size)
+		ctl->size_low = ctl->size;
+	ctl->gen++;
+}
+
+/* Forget peers that died: what they were inside of is over. Handle lock held. */
+void vm_fileh_repair(struct vm_fileh *h)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &ctl->peers[i];
+
+		if (!p->pid || is_alive(h, p))
+			continue;
+		if (ctl->busy_pid == p->pid) {
+			vm_page_store_failed(h);
+			ctl->gate = VM_GATE_OPEN;
+			ctl->busy_pid = 0;
+		}
+		ctl->suspect |= p->may_store && !p->harvested;
+		memset(p, 0, sizeof(*p));
+		/* pages it was loading never arrive; loads of others that are under way are done again */
+		ctl->gen++;
+		for (uint64_t pg = 0; ctl->npages[VM_LOADING]; pg++) {
+			pg = vm_pagemap_find(&h->pagemap, pg, VM_MAX_PGOFF, VM_LOADING);
+			if (pg == VM_MAX_PGOFF)
+				break;
+			vm_page_end_load(h, pg, pg + 1, false);
+		}
+		repair_size(h);
+		vm_wake(&ctl->seq);
+	}
+}
+
+/* ---- lock and wait ---- */
+
+void vm_fileh_lock(struct vm_fileh *h)
+{
+	if (vm_lock(&h->ctl->lock))
+		vm_fileh_repair(h);
+}
+
+void vm_fileh_unlock(struct vm_fileh *h)
+{
+	vm_unlock(&h->ctl->lock);
+}
+
+void vm_fileh_wait(struct vm_fileh *h)
+{
+	uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE);
+
+	vm_fileh_unlock(h);
+	vm_wait(&h->ctl->seq, seen, VM_WAIT_MSEC);
+	vm_fileh_lock(h);
+	if (seen == __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE))
+		vm_fileh_repair(h); /* nothing happened for a while: is anyone still there? */
+}
+
+void vm_fileh_begin_busy(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	while (h->ctl->busy_pid)
+		vm_fileh_wait(h);
+	h->ctl->busy_pid = vm_sys->getpid();
+	vm_fileh_unlock(h);
+}
+
+void vm_fileh_end_busy(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
+	h->ctl->busy_pid = 0;
+	h->ctl->gate = VM_GATE_OPEN;
+	vm_wake(&h->ctl->seq);
+	vm_fileh_unlock(h);
+}
+
+static bool anyone_inside(struct vm_ctl *ctl, enum vm_gate gate)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &ctl->peers[i];
+
+		if (p->pid && (p->nwriters || (gate == VM_GATE_CLOSED && p->nreaders)))
+			return true;
+	}
+	return false;
+}
+
+void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate)
+{
+	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
+	h->ctl->gate = gate;
+	if (gate == VM_GATE_OPEN)
+		vm_wake(&h->ctl->seq);
+	else
+		while (anyone_inside(h->ctl, gate))
+			vm_fileh_wait(h);
+}
+
+/* ---- who has it ---- */
+
+struct vm_peer *vm_fileh_peer(struct vm_fileh *h)
+{
+	return &h->ctl->peers[h->peer];
+}
+
+int vm_fileh_attach_peer(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		if (h->ctl->peers[i].pid)
+			continue;
+		h->ctl->was_shared |= i > 0;
+		h->ctl->peers[i] = (struct vm_peer){.pid = vm_sys->getpid(), .ctl_fd = h->ctl_fd};
+		h->peer = i;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+bool vm_fileh_has_others(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (h->ctl->peers[i].pid && i != h->peer)
+			return true;
+	return false;
+}
+
+bool vm_fileh_is_shared(struct vm_fileh *h)
+{
+	bool others;
+
+	vm_fileh_lock(h);
+	vm_fileh_repair(h);
+	others = vm_fileh_has_others(h);
+	vm_fileh_unlock(h);
+	return others;
+}
