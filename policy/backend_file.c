@@ -115,6 +115,7 @@ static int file_close(struct vm_bigfile *f)
 	int err = pol_file_checkpoint(f);
 
 	if (p->j.fd >= 0) {
+		pol_journal_look_where_it_is(f);
 		vm_fd_drop(&p->j.fd);
 		/* a relative by fork still has it: then it stays, and the last one removes it */
 		if (!err)
@@ -147,6 +148,7 @@ static int file_idle(struct vm_bigfile *f)
 
 	if (err || p->j.fd < 0)
 		return err;
+	pol_journal_look_where_it_is(f);
 	vm_fd_drop(&p->j.fd);
 	/* a relative by fork that still has it goes by its position */
 	if (pol_journal_remove_idle(p->jpath))

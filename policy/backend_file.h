@@ -68,6 +68,8 @@ int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what);
 int pol_journal_sync_dir(const char *dir);
 /* Nobody has it and it holds nothing: remove it. Was it? */
 bool pol_journal_remove_idle(const char *jpath);
+/* f has a journal, which may have been moved together with its directory: jpath is its name now. */
+void pol_journal_look_where_it_is(struct vm_bigfile *f);
 /* Make f ready to write; nothing to do when it is. Logs an error. */
 int pol_journal_attach(struct vm_bigfile *f);
 

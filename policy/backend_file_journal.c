@@ -264,6 +264,20 @@ static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **re
 	return err ? err : vm_sys->fsync(f->fd);
 }
 
+/* A file without a name is gone with its last descriptor, and nobody would find its journal. */
+static int open_nameless(int *fd, const char **ret_what)
+{
+	*ret_what = "memfd_create";
+	*fd = vm_sys->memfd_create("txmap-journal", 1u /* MFD_CLOEXEC */);
+	if (*fd < 0) {
+		int err = *fd;
+
+		*fd = -1;
+		return err;
+	}
+	return vm_fd_adopt(fd);
+}
+
 static int begin_journal(struct vm_bigfile *f, const struct stat *data, const char **ret_what)
 {
 	struct pol_file_priv *p = f->priv;
@@ -271,8 +285,9 @@ static int begin_journal(struct vm_bigfile *f, const struct stat *data, const ch
 	struct vm_journal_mark m = {0};
 	struct vm_scan scan;
 	struct stat st, now;
-	bool created;
-	int err = pol_journal_open(p->jpath, data, true, &p->j.fd, &created, ret_what);
+	bool created = false;
+	int err = data->st_nlink ? pol_journal_open(p->jpath, data, true, &p->j.fd, &created, ret_what)
+				 : open_nameless(&p->j.fd, ret_what);
 
 	if (err)
 		return err;
@@ -295,7 +310,7 @@ static int begin_journal(struct vm_bigfile *f, const struct stat *data, const ch
 	if (err)
 		goto unset;
 	*ret_what = "sync its directory";
-	err = pol_journal_sync_dir(p->dir);
+	err = data->st_nlink ? pol_journal_sync_dir(p->dir) : 0;
 	if (err)
 		goto unset;
 	s->jdev = st.st_dev;
@@ -311,6 +326,39 @@ close:
 	return err;
 }
 
+/* The name that fd's file has now. false: it has none that leads to it. */
+static bool name_of(int fd, char *ret_path)
+{
+	char link[32];
+	ssize_t n;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = vm_sys->readlinkat(AT_FDCWD, link, ret_path, PATH_MAX - 1);
+	if (n <= 0 || n >= PATH_MAX - 1)
+		return false;
+	ret_path[n] = 0;
+	return is_still_at(ret_path, fd) > 0;
+}
+
+/* The file, or a directory above it, may have been renamed by somebody who did not tell us: the journal goes beside it. */
+static void look_where_the_file_is(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = f->priv;
+	char path[PATH_MAX];
+
+	if (name_of(f->fd, path) && strcmp(path, f->path))
+		(void)pol_journal_path(path, p->arg, p->dir, p->jpath); /* too long: the open says so */
+}
+
+void pol_journal_look_where_it_is(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = f->priv;
+	char path[PATH_MAX];
+
+	if (!is_still_at(p->jpath, p->j.fd) && name_of(p->j.fd, path))
+		strcpy(p->jpath, path);
+}
+
 int pol_journal_attach(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
@@ -320,6 +368,7 @@ int pol_journal_attach(struct vm_bigfile *f)
 
 	if (p->j.fd >= 0)
 		return 0;
+	look_where_the_file_is(f);
 	err = vm_sys->fstat(f->fd, &st);
 	if (!err) {
 		pol_journal_id(f->path, &st, f->fd, &p->j.id);

@@ -71,12 +71,14 @@ int pol_file_begin(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_mark m;
-	unsigned nlink = 0;
+	unsigned nlink = 0, data_nlink = 0;
 	int err = pol_file_open_write(f);
 
 	if (!err)
 		err = pol_file_basics(p->j.fd, NULL, &nlink);
-	if (!err && !nlink)
+	if (!err && !nlink) /* together with the file? */
+		err = pol_file_basics(f->fd, NULL, &data_nlink);
+	if (!err && !nlink && data_nlink)
 		err = replace_lost_journal(f);
 	if (err)
 		return err;

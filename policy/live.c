@@ -77,6 +77,7 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 	m->file.writable = for_writing;
 	err = vm_fileh_open(&m->file, arg, (enum vm_load)m->rule->load, &h);
 	if (!err && for_writing && m->file.ops->open_write) {
+		pol_file_take_path(m);
 		err = m->file.ops->open_write(&m->file);
 		if (err)
 			(void)vm_fileh_close(h); /* err is the one to report */
@@ -97,8 +98,10 @@ static int become_writable(struct pol_file *m, int fd)
 	if (err)
 		return err;
 	m->file.writable = 1;
-	if (m->file.ops->open_write)
+	if (m->file.ops->open_write) {
+		pol_file_take_path(m);
 		err = m->file.ops->open_write(&m->file);
+	}
 	if (err)
 		m->file.writable = 0;
 	return err;

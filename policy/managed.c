@@ -36,6 +36,7 @@ void pol_lock_fork_child(void)
 {
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	pol_rename_fork_child();
 	for (struct pol_file *m = pol_files; m; m = m->next) {
 		m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 		m->refs = m->nending = 0; /* those at work are in the parent */
@@ -213,8 +214,7 @@ static void tell_unknown_name(int fd, int err)
 			"is NOT managed", fd, pol_errno_name(err), err == -ENOENT ? "; is /proc mounted?" : "");
 }
 
-/* The canonical path behind fd. false: it has none. */
-static bool path_of_fd(int fd, char *ret_path)
+bool pol_path_of_fd(int fd, char *ret_path)
 {
 	char link[32];
 	ssize_t n;
@@ -258,7 +258,7 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 	int err;
 
 	/* a file without a name goes with its last descriptor: there is nothing to recover, and no name for a journal */
-	if (S_ISDIR(st->st_mode) || !st->st_nlink || !path_of_fd(fd, path))
+	if (S_ISDIR(st->st_mode) || !st->st_nlink || !pol_path_of_fd(fd, path))
 		return 0;
 	rule = pol_config_rule(pol_config_get(), path);
 	if (!rule) {
@@ -325,33 +325,6 @@ struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
 		m->nfds++;
 	pol_unlock();
 	return m;
-}
-
-int pol_rename_begin(int dirfd, const char *path, struct pol_file **ret_m)
-{
-	struct pol_file *m = pol_file_of_path(dirfd, path, false);
-	int err = m ? vm_fileh_rename_begin(m->h) : 0;
-
-	if (err) {
-		pol_file_failed(m, "rename: what was committed could not be brought in place", err);
-		(void)pol_fd_close(m); /* never the last one's release: the file is in use */
-		m = NULL;
-	}
-	*ret_m = m;
-	return err;
-}
-
-void pol_rename_end(struct pol_file *m, bool done)
-{
-	char path[PATH_MAX + 1];
-
-	if (done && path_of_fd(m->file.fd, path)) {
-		pol_lock();
-		strcpy(m->path, path);
-		pol_unlock();
-	}
-	vm_fileh_rename_end(m->h, done);
-	(void)pol_fd_close(m); /* logged, when it was the last */
 }
 
 /* ---- ended ---- */

@@ -50,6 +50,7 @@ int pol_engine_start(void);
 void pol_lock(void);
 void pol_unlock(void);
 void pol_lock_fork_child(void);
+void pol_rename_fork_child(void);
 /* Wait for, and tell of, a change of some file's busy or h. Lock held. */
 void pol_wait(void);
 void pol_changed(void);
@@ -57,6 +58,10 @@ uint64_t pol_now_usec(int clock);
 
 /* pol_file_put by whoever took mappings away: the release that may be due is done on return. */
 void pol_file_put_last(struct pol_file *m);
+/* The canonical path behind fd, PATH_MAX + 1 bytes; " (deleted)" follows a name that is gone. false: it has none. */
+bool pol_path_of_fd(int fd, char *ret_path);
+/* m has its path from now on: other live files of this process that had it, and their journals, make way. */
+void pol_file_take_path(struct pol_file *m);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
 /* Is nobody using it any more? Lock held. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rename: the journal of a managed file goes by the file's name. */
+/* rename and unlink: the journal of a managed file goes by the file's name. */
 #include "real.h"
 #include "enter.h"
 
@@ -18,26 +18,17 @@ static int real_rename(int olddirfd, const char *old, int newdirfd, const char *
 
 static int rename_with(int olddirfd, const char *old, int newdirfd, const char *new, unsigned flags)
 {
-	struct pol_file *m, *other = NULL;
+	struct pol_rename held;
 	struct shim_scope s;
-	int ret = -1, err;
+	int err;
 
 	if (shim_is_quiet() || shim_is_stranger())
 		return real_rename(olddirfd, old, newdirfd, new, flags);
 	shim_enter(&s);
-	err = pol_rename_begin(olddirfd, old, &m);
-	if (!err && (flags & RENAME_EXCHANGE)) {
-		err = pol_rename_begin(newdirfd, new, &other);
-		if (err && m)
-			pol_rename_end(m, false);
-	}
+	err = pol_rename_begin(olddirfd, old, newdirfd, new, &held);
 	if (!err) {
-		ret = real_rename(olddirfd, old, newdirfd, new, flags);
-		err = ret ? -errno : 0;
-		if (m)
-			pol_rename_end(m, !ret);
-		if (other)
-			pol_rename_end(other, !ret);
+		err = real_rename(olddirfd, old, newdirfd, new, flags) ? -errno : 0;
+		pol_rename_end(&held, !err);
 	}
 	shim_leave(&s);
 	return (int)shim_return(err);
@@ -56,6 +47,50 @@ SHIM_EXPORT int renameat(int olddirfd, const char *old, int newdirfd, const char
 SHIM_EXPORT int renameat2(int olddirfd, const char *old, int newdirfd, const char *new, unsigned flags)
 {
 	return rename_with(olddirfd, old, newdirfd, new, flags);
+}
+
+static int unlink_with(int dirfd, const char *path, int flags, int (*real)(int dirfd, const char *path, int flags))
+{
+	struct pol_rename held;
+	struct shim_scope s;
+	int err;
+
+	if (shim_is_quiet() || shim_is_stranger() || flags)
+		return real(dirfd, path, flags);
+	shim_enter(&s);
+	err = pol_rename_begin(dirfd, path, AT_FDCWD, NULL, &held);
+	if (!err) {
+		err = real(dirfd, path, flags) ? -errno : 0;
+		pol_rename_end(&held, !err);
+	}
+	shim_leave(&s);
+	return (int)shim_return(err);
+}
+
+static int real_unlinkat(int dirfd, const char *path, int flags)
+{
+	return shim_real.unlinkat(dirfd, path, flags);
+}
+
+static int real_remove(int dirfd, const char *path, int flags)
+{
+	(void)dirfd, (void)flags;
+	return shim_real.remove(path);
+}
+
+SHIM_EXPORT int unlink(const char *path)
+{
+	return unlink_with(AT_FDCWD, path, 0, real_unlinkat);
+}
+
+SHIM_EXPORT int unlinkat(int dirfd, const char *path, int flags)
+{
+	return unlink_with(dirfd, path, flags, real_unlinkat);
+}
+
+SHIM_EXPORT int remove(const char *path)
+{
+	return unlink_with(AT_FDCWD, path, 0, real_remove);
 }
 
 #include "alias.h"

@@ -65,10 +65,14 @@ int pol_fd_close(struct pol_file *m);
 /* Path about to be opened with O_TRUNC, or truncate(2)'d: the managed file with a live handle behind it, counted
  * as by pol_fd_open, or NULL. */
 struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow);
-/* path is about to be renamed. A live file's journal goes by its name: *ret_m (or NULL) is held until
- * pol_rename_end, which is told whether the rename happened. -errno: it must not. */
-int pol_rename_begin(int dirfd, const char *path, struct pol_file **ret_m);
-void pol_rename_end(struct pol_file *m, bool done);
+/* Names are about to change: old becomes new (which goes, or with RENAME_EXCHANGE becomes old), or with new = NULL old
+ * goes. The journals of live files go by their names: these files are held until pol_rename_end, which is told whether
+ * it happened. -errno: it must not. */
+struct pol_rename {
+	struct pol_file *m[2]; /* either may be NULL */
+};
+int pol_rename_begin(int olddirfd, const char *old, int newdirfd, const char *new, struct pol_rename *ret);
+void pol_rename_end(struct pol_rename *r, bool done);
 /* Counted reference while the shim works with m. */
 void pol_file_get(struct pol_file *m);
 void pol_file_put(struct pol_file *m);

@@ -187,7 +187,37 @@ t_links() {
 	rm -rf ./* .[!.]*
 }
 
+t_directories() {
+	claim 'a directory above it is renamed, by anybody: the journal is where the file is, and goes with it'
+	begin
+	mkdir sub; mv a.dat .a.dat.txmap sub/ 2>/dev/null; [ "$who" != ordinary ] || chown 65534 sub
+	mv sub dir
+	order 'store 0 two' ok; order msync ok; holds dir/a.dat two
+	stop; is 0
+	only dir
+	[ "$(ls -A dir)" = a.dat ] || bad "there is: $(ls -A dir)"
+	set="commit=msync"
+	start; order "open $dir/dir/a.dat" ok; order 'map 0' ok; order 'store 0 one' ok; order msync ok
+	order "rename $dir/dir $dir/sub" ok
+	order "unlink $dir/sub/none" ENOENT; order "rename $dir/sub/a.dat $dir/sub/b.dat" ok
+	order "rename $dir/sub $dir/dir" ok
+	order 'store 0 two' ok; order msync ok
+	killed
+	[ "$(ls -A dir | xargs)" = '.b.dat.txmap b.dat' ] || bad "there is: $(ls -A dir)"
+	txmap recover dir/b.dat; is 0; holds dir/b.dat two
+	[ "$(ls -A dir)" = b.dat ] || bad "there is: $(ls -A dir)"
+
+	claim 'deleted by the program, and kill -9: nothing is left, and a new file of that name is a new file'
+	start; order "open $dir/dir/b.dat" ok; order 'map 0' ok; order 'store 0 new' ok; order msync ok
+	order "unlink $dir/dir/b.dat" ok; order 'store 0 two' ok; order msync ok; order 'load 0 3' two
+	killed
+	[ -z "$(ls -A dir)" ] || bad "there is: $(ls -A dir)"
+	silent
+	rm -rf dir
+}
+
 each t_rename_by_itself
+each t_directories
 each t_rename_by_others
 each t_unlinked
 each t_links
