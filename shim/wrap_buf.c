@@ -119,19 +119,4 @@ SHIM_EXPORT ssize_t getdents64(int fd, void *buf, size_t len)
 	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.getdents64(fd, buf, len));
 }
 
-/* Locking populates, and stops at a page it cannot read. */
-SHIM_EXPORT int mlock(const void *addr, size_t len)
-{
-	if (!is_plain(addr, len))
-		shim_buf_prepare(addr, len, false);
-	return shim_real.mlock(addr, len);
-}
-
-SHIM_EXPORT int mlock2(const void *addr, size_t len, unsigned flags)
-{
-	if (!is_plain(addr, len))
-		shim_buf_prepare(addr, len, false);
-	return shim_real.mlock2(addr, len, flags);
-}
-
 #include "alias.h"

@@ -3,7 +3,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
-#include "range.h"
+#include "buf.h"
 #include <stdarg.h>
 
 #define SHIM_TAKE_MAP(x) x
@@ -164,6 +164,21 @@ SHIM_EXPORT int remap_file_pages(void *addr, size_t len, int prot, size_t pgoff,
 	if (touches(addr, len))
 		return (int)shim_return(-EINVAL);
 	return shim_real.remap_file_pages(addr, len, prot, pgoff, flags);
+}
+
+/* Locking populates, and stops at a page it cannot read. */
+SHIM_EXPORT int mlock(const void *addr, size_t len)
+{
+	if (touches(addr, len))
+		shim_buf_prepare(addr, len, false);
+	return shim_real.mlock(addr, len);
+}
+
+SHIM_EXPORT int mlock2(const void *addr, size_t len, unsigned flags)
+{
+	if (touches(addr, len))
+		shim_buf_prepare(addr, len, false);
+	return shim_real.mlock2(addr, len, flags);
 }
 
 #include "alias.h"
