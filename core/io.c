@@ -70,7 +70,7 @@ ssize_t vm_fileh_read(struct vm_fileh *h, const struct iovec *iov, int niov, uin
 	ssize_t n = 0;
 	int err = 0;
 
-	if (off > INT64_MAX || len > INT64_MAX)
+	if (off > INT64_MAX || len > INT64_MAX - off)
 		return -EINVAL;
 	enter_reader(h);
 	size = vm_fileh_size(h);

@@ -32,7 +32,7 @@ static bool prepare(const struct iovec *iov, int niov, bool fill)
 
 #define FREEZE_TRIES 16 /* a commit can take a prepared buffer away just before the kernel uses it */
 
-static ssize_t read_at(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+static ssize_t read_at(struct pol_file *m, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
 {
 	ssize_t n = -EFAULT;
 	bool again = true;
@@ -41,26 +41,60 @@ static ssize_t read_at(struct vm_fileh *h, const struct iovec *iov, int niov, ui
 		*ret_off = off;
 	for (int i = 0; i < FREEZE_TRIES && again && n == -EFAULT; i++) {
 		again = prepare(iov, niov, true);
-		n = vm_fileh_read(h, iov, niov, off);
+		n = vm_fileh_read(m->h, iov, niov, off);
 	}
 	return n;
 }
 
-static ssize_t write_at(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+static ssize_t write_all_at(struct pol_file *m, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
 {
 	ssize_t n = -EFAULT;
 	bool again = true;
 
 	for (int i = 0; i < FREEZE_TRIES && again && n == -EFAULT; i++) {
 		again = prepare(iov, niov, false);
-		n = vm_fileh_write(h, iov, niov, off, ret_off);
+		n = vm_fileh_write(m->h, iov, niov, off, ret_off);
 	}
 	return n;
 }
 
+/* As far as the file may go: whole buffers, and then the beginning of one. */
+static ssize_t write_up_to(struct pol_file *m, const struct iovec *iov, uint64_t room, uint64_t off, uint64_t *ret_off)
+{
+	struct iovec part;
+	uint64_t whole = 0;
+	ssize_t n = 0, more;
+	int i;
+
+	for (i = 0; iov[i].iov_len <= room - whole; i++)
+		whole += iov[i].iov_len;
+	if (whole)
+		n = write_all_at(m, iov, i, off, ret_off);
+	if (n < 0 || (uint64_t)n < whole || whole == room)
+		return n;
+	part = (struct iovec){iov[i].iov_base, room - whole};
+	more = write_all_at(m, &part, 1, off == VM_APPEND ? off : off + whole, whole ? NULL : ret_off);
+	return more < 0 ? (n ? n : more) : n + more;
+}
+
+static ssize_t write_at(struct pol_file *m, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+{
+	uint64_t at = off == VM_APPEND ? vm_fileh_size(m->h) : off, len = 0, room;
+	int err;
+
+	for (int i = 0; i < niov; i++)
+		len += iov[i].iov_len;
+	if (at > INT64_MAX || len > INT64_MAX - at)
+		return -EINVAL;
+	err = pol_room(m, at, len, &room);
+	if (err)
+		return err;
+	return room < len ? write_up_to(m, iov, room, off, ret_off) : write_all_at(m, iov, niov, off, ret_off);
+}
+
 /* The position is the kernel's, shared with duplicates and other processes; we only use and move it. */
 static ssize_t at_position(struct pol_file *m, int fd, const struct iovec *iov, int niov,
-			   ssize_t (*io)(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off,
+			   ssize_t (*io)(struct pol_file *m, const struct iovec *iov, int niov, uint64_t off,
 					 uint64_t *ret_off))
 {
 	uint64_t off;
@@ -72,7 +106,7 @@ static ssize_t at_position(struct pol_file *m, int fd, const struct iovec *iov, 
 	if (pos < 0) {
 		n = pos;
 	} else {
-		n = io(m->h, iov, niov, (uint64_t)pos, &off);
+		n = io(m, iov, niov, (uint64_t)pos, &off);
 		if (n > 0)
 			(void)vm_sys->lseek(fd, (off_t)(off + (uint64_t)n), SEEK_SET); /* it could be read before */
 	}
@@ -80,10 +114,10 @@ static ssize_t at_position(struct pol_file *m, int fd, const struct iovec *iov, 
 	return n;
 }
 
-static ssize_t append(struct vm_fileh *h, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
+static ssize_t append(struct pol_file *m, const struct iovec *iov, int niov, uint64_t off, uint64_t *ret_off)
 {
 	(void)off;
-	return write_at(h, iov, niov, VM_APPEND, ret_off);
+	return write_at(m, iov, niov, VM_APPEND, ret_off);
 }
 
 ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
@@ -96,7 +130,7 @@ ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, 
 		return -EBADF;
 	if (off < 0)
 		return at_position(m, fd, iov, niov, read_at);
-	return read_at(m->h, iov, niov, (uint64_t)off, NULL);
+	return read_at(m, iov, niov, (uint64_t)off, NULL);
 }
 
 ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
@@ -114,7 +148,7 @@ ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov,
 	if (off < 0)
 		n = at_position(m, fd, iov, niov, fl & O_APPEND ? append : write_at);
 	else
-		n = write_at(m->h, iov, niov, fl & O_APPEND ? VM_APPEND : (uint64_t)off, NULL);
+		n = write_at(m, iov, niov, fl & O_APPEND ? VM_APPEND : (uint64_t)off, NULL);
 	if (n > 0 && (fl & O_DSYNC)) {
 		err = pol_event(m, POL_EV_FSYNC);
 		if (err)
@@ -130,7 +164,7 @@ off_t pol_lseek(struct pol_file *m, int fd, off_t off, int whence)
 	switch (whence) {
 	case SEEK_END:
 		if (__builtin_add_overflow(size, off, &at))
-			return -EOVERFLOW;
+			return -EINVAL;
 		return vm_sys->lseek(fd, at, SEEK_SET);
 	case SEEK_DATA:
 	case SEEK_HOLE:
@@ -161,6 +195,8 @@ int pol_truncate(struct pol_file *m, off_t len)
 		return 0;
 	err = need_writable(m, m->file.fd);
 	if (!err)
+		err = pol_may_have_size(m, (uint64_t)len);
+	if (!err)
 		err = vm_fileh_resize(m->h, (uint64_t)len);
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: resize from %lld to %lld: %s", m->path, (long long)pol_size(m), (long long)len,
@@ -175,9 +211,11 @@ int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len)
 
 	if (off < 0 || len <= 0)
 		return -EINVAL;
-	if (__builtin_add_overflow((uint64_t)off, (uint64_t)len, &stop) || stop > INT64_MAX)
+	if (__builtin_add_overflow((uint64_t)off, (uint64_t)len, &stop) || stop > INT64_MAX || pol_is_beyond_fs(m, stop))
 		return -EFBIG;
 	err = need_writable(m, m->file.fd);
+	if (!err && !(mode & FALLOC_FL_KEEP_SIZE))
+		err = pol_may_have_size(m, stop);
 	if (err)
 		return err;
 	switch (mode) {

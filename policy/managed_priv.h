@@ -62,6 +62,11 @@ void pol_file_put_last(struct pol_file *m);
 bool pol_path_of_fd(int fd, char *ret_path);
 /* m has its path from now on: other live files of this process that had it, and their journals, make way. */
 void pol_file_take_path(struct pol_file *m);
+/* How far a file may go (limits.c). Beyond RLIMIT_FSIZE the program gets SIGXFSZ, as by the call itself. */
+bool pol_is_beyond_fs(struct pol_file *m, uint64_t size);
+int pol_may_have_size(struct pol_file *m, uint64_t size);
+/* How many of len bytes can be written at off. */
+int pol_room(struct pol_file *m, uint64_t off, uint64_t len, uint64_t *ret_room);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
 /* Is nobody using it any more? Lock held. */

@@ -51,6 +51,11 @@ static ssize_t write_at(int fd, void *buf, size_t len, off_t off)
 	return n < 0 ? -errno : n;
 }
 
+static bool is_wrapping(off_t off, size_t len)
+{
+	return (uint64_t)off + len < len;
+}
+
 /* Copy up to len bytes. NULL: the descriptor's position. What was not written counts as not read. */
 static ssize_t copy(int in, off_t *off_in, int out, off_t *off_out, size_t len)
 {
@@ -60,14 +65,22 @@ static ssize_t copy(int in, off_t *off_in, int out, off_t *off_out, size_t len)
 	ssize_t n = 0, w = 0;
 	size_t done = 0;
 
-	if (from < 0)
-		return off_in ? -EINVAL : -errno;
-	if (off_out && to < 0)
+	if (from < 0 && !off_in)
+		return -errno;
+	if (is_wrapping(from, len) || (off_out && is_wrapping(to, len)))
+		return -EOVERFLOW;
+	if (from < 0 || (off_out && to < 0))
 		return -EINVAL;
+	if (len > (size_t)(INT64_MAX - from))
+		len = (size_t)(INT64_MAX - from);
 	while (done < len) {
 		n = read_at(in, buf, len - done < BOUNCE ? len - done : BOUNCE, from);
 		if (n <= 0)
 			break;
+		if (to > INT64_MAX - n) {
+			w = -EFBIG;
+			break;
+		}
 		w = write_at(out, buf, (size_t)n, to);
 		if (w <= 0)
 			break;
@@ -110,8 +123,12 @@ SHIM_EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t len)
 
 	if (is_libcs(in, out))
 		return shim_real.sendfile(out, in, off, len);
+	if (off && (*off < 0 || len > (size_t)(INT64_MAX - *off)))
+		return shim_return(-EINVAL);
 	n = copy_checked(in, off, out, NULL, len);
 	errno = saved;
+	if (n == 0 && off) /* the end of the file, or a place where no file can be */
+		return shim_real.sendfile(out, in, off, 0);
 	return shim_return(n);
 }
 
