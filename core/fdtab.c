@@ -27,7 +27,7 @@ static int floor_fd(void)
 {
 	struct rlimit rl;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur > 1u << 20)
+	if (vm_sys->getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur > 1u << 20)
 		return 1 << 19;
 	return rl.rlim_cur > 64 ? (int)(rl.rlim_cur - rl.rlim_cur / 4) : (int)(rl.rlim_cur / 2);
 }

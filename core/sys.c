@@ -284,6 +284,53 @@ static int sys_gettid(void)
 	return (int)sys3(__NR_gettid, 0, 0, 0);
 }
 
+static int sys_fstatfs(int fd, struct statfs *ret_st)
+{
+	return (int)sys3(__NR_fstatfs, fd, (long)ret_st, 0);
+}
+
+static int sys_faccessat(int dirfd, const char *path, int mode)
+{
+	return (int)sys3(__NR_faccessat, dirfd, (long)path, mode);
+}
+
+static int sys_mkdirat(int dirfd, const char *path, mode_t mode)
+{
+	return (int)sys3(__NR_mkdirat, dirfd, (long)path, (long)mode);
+}
+
+static int sys_poll(struct pollfd *fds, unsigned nfds, int msec)
+{
+	struct timespec ts = {.tv_sec = msec / 1000, .tv_nsec = msec % 1000 * 1000000l};
+
+	return (int)sys6(__NR_ppoll, (long)fds, nfds, msec < 0 ? 0 : (long)&ts, 0, 0, 0);
+}
+
+static int sys_accept4(int fd, int flags)
+{
+	return (int)sys4(__NR_accept4, fd, 0, 0, flags);
+}
+
+static int sys_bind(int fd, const struct sockaddr *addr, unsigned len)
+{
+	return (int)sys3(__NR_bind, fd, (long)addr, len);
+}
+
+static int sys_connect(int fd, const struct sockaddr *addr, unsigned len)
+{
+	return (int)sys3(__NR_connect, fd, (long)addr, len);
+}
+
+static int sys_getsockopt(int fd, int level, int opt, void *ret_val, unsigned *len)
+{
+	return (int)sys6(__NR_getsockopt, fd, level, opt, (long)ret_val, (long)len, 0);
+}
+
+static int sys_getrlimit(int resource, struct rlimit *ret_rl)
+{
+	return (int)sys4(__NR_prlimit64, 0, resource, 0, (long)ret_rl);
+}
+
 static int sys_getpid(void)
 {
 	return (int)sys3(__NR_getpid, 0, 0, 0);
@@ -312,6 +359,9 @@ const struct vm_sys vm_sys_linux = {
 	.fstat = sys_fstat,
 	.statx = sys_statx,
 	.fstatat = sys_fstatat,
+	.fstatfs = sys_fstatfs,
+	.faccessat = sys_faccessat,
+	.mkdirat = sys_mkdirat,
 	.fchown = sys_fchown,
 	.fchmod = sys_fchmod,
 	.flock = sys_flock,
@@ -327,6 +377,12 @@ const struct vm_sys vm_sys_linux = {
 	.madvise = sys_madvise,
 	.msync = sys_msync,
 	.ioctl = sys_ioctl,
+	.poll = sys_poll,
+	.accept4 = sys_accept4,
+	.bind = sys_bind,
+	.connect = sys_connect,
+	.getsockopt = sys_getsockopt,
+	.getrlimit = sys_getrlimit,
 	.userfaultfd = sys_userfaultfd,
 	.futex = sys_futex,
 	.sigprocmask = sys_sigprocmask,

@@ -90,7 +90,7 @@ static void *handler_main(void *arg)
 		struct pollfd pfd = {.fd = vm_uffd_fd(), .events = POLLIN};
 		ssize_t n;
 
-		if (poll(&pfd, 1, -1) < 0)
+		if (vm_sys->poll(&pfd, 1, -1) < 0)
 			continue; /* all signals are blocked: only a debugger interrupts */
 		n = vm_sys->read(vm_uffd_fd(), msg, sizeof(msg));
 		for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)

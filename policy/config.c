@@ -4,6 +4,7 @@
 #include "vm_sys.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -179,7 +180,8 @@ static int find_runtime_dir(struct pol_reader *rd, char *const *envp, struct pol
 		c->runtime_dir = path;
 		return 0;
 	}
-	(void)snprintf(dir, sizeof(dir), "%s/txmap-%u", access("/run", W_OK) ? "/tmp" : "/run", geteuid());
+	(void)snprintf(dir, sizeof(dir), "%s/txmap-%u",
+		       vm_sys->faccessat(AT_FDCWD, "/run", W_OK) ? "/tmp" : "/run", geteuid());
 	errno = saved;
 	c->runtime_dir = pol_arena_strndup(&rd->arena, dir, strlen(dir));
 	return c->runtime_dir ? 0 : pol_no_memory(rd);

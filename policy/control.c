@@ -58,7 +58,7 @@ static void accept_client(uint64_t now)
 
 	if (!c)
 		return;
-	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = vm_sys->accept4(listen_fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
 	if (c->fd >= 0)
@@ -152,7 +152,7 @@ static bool turn(int64_t tick_usec, bool more)
 
 		fds[2 + i] = (struct pollfd){.fd = c->fd, .events = c->sent < c->out.len ? POLLOUT : POLLIN};
 	}
-	if (poll(fds, 2 + NCLIENTS, timeout_msec(now, tick_usec, more)) < 0)
+	if (vm_sys->poll(fds, 2 + NCLIENTS, timeout_msec(now, tick_usec, more)) < 0)
 		return more;
 
 	now = pol_client_now();

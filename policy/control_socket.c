@@ -19,8 +19,8 @@ static int open_dir(const char *dir, int *ret_fd, char *why, size_t whylen)
 	struct stat st;
 	int fd, err;
 
-	if (mkdir(dir, 0700) && errno != EEXIST) {
-		err = -errno;
+	err = vm_sys->mkdirat(AT_FDCWD, dir, 0700);
+	if (err && err != -EEXIST) {
 		(void)snprintf(why, whylen, "%s: cannot create the directory: %s", dir, pol_errno_name(err));
 		return err;
 	}
@@ -59,10 +59,8 @@ static int bind_name(int fd, int dirfd, const char *name, bool connect_only)
 
 	/* through the descriptor: no limit of 108 bytes, and no other directory in between */
 	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s", dirfd, name);
-	if (connect_only ? connect(fd, (struct sockaddr *)&addr, sizeof(addr))
-			 : bind(fd, (struct sockaddr *)&addr, sizeof(addr)))
-		return -errno;
-	return 0;
+	return connect_only ? vm_sys->connect(fd, (struct sockaddr *)&addr, sizeof(addr))
+			    : vm_sys->bind(fd, (struct sockaddr *)&addr, sizeof(addr));
 }
 
 /* A socket that nobody listens at any more: of a process that had this pid, or of this one before an exec. */
@@ -134,7 +132,7 @@ bool pol_socket_peer_is_allowed(int fd)
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+	if (vm_sys->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		return false;
 	return peer.uid == 0 || peer.uid == geteuid();
 }

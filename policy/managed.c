@@ -182,7 +182,7 @@ static const char *why_unfit(int fd, const struct stat *st)
 		return "a device";
 	if (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode))
 		return "a pipe or socket";
-	if (S_ISREG(st->st_mode) && !fstatfs(fd, &fs) && (unsigned long)fs.f_type == HUGETLBFS_MAGIC)
+	if (S_ISREG(st->st_mode) && !vm_sys->fstatfs(fd, &fs) && (unsigned long)fs.f_type == HUGETLBFS_MAGIC)
 		return "on hugetlbfs";
 	return NULL;
 }

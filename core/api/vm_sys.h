@@ -17,7 +17,11 @@
 #include <sys/types.h>
 
 struct iovec;
+struct pollfd;
+struct rlimit;
+struct sockaddr;
 struct stat;
+struct statfs;
 struct statx;
 struct timespec;
 
@@ -38,6 +42,9 @@ struct vm_sys {
 	int (*fstat)(int fd, struct stat *ret_st);
 	int (*statx)(int fd, unsigned mask, struct statx *ret_st); /* of a descriptor */
 	int (*fstatat)(int dirfd, const char *path, struct stat *ret_st, int flags);
+	int (*fstatfs)(int fd, struct statfs *ret_st);
+	int (*faccessat)(int dirfd, const char *path, int mode);
+	int (*mkdirat)(int dirfd, const char *path, mode_t mode);
 	int (*fchown)(int fd, uid_t uid, gid_t gid);
 	int (*fchmod)(int fd, mode_t mode);
 	int (*flock)(int fd, int operation);
@@ -53,6 +60,12 @@ struct vm_sys {
 	int (*madvise)(void *addr, size_t len, int advice);
 	int (*msync)(void *addr, size_t len, int flags);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
+	int (*poll)(struct pollfd *fds, unsigned nfds, int msec); /* msec < 0: for ever */
+	int (*accept4)(int fd, int flags);			  /* whose address nobody asks for */
+	int (*bind)(int fd, const struct sockaddr *addr, unsigned len);
+	int (*connect)(int fd, const struct sockaddr *addr, unsigned len);
+	int (*getsockopt)(int fd, int level, int opt, void *ret_val, unsigned *len);
+	int (*getrlimit)(int resource, struct rlimit *ret_rl);
 	int (*userfaultfd)(int flags);
 	int (*futex)(uint32_t *word, int op, uint32_t val, const struct timespec *timeout);
 	int (*sigprocmask)(int how, const uint64_t *set, uint64_t *ret_old); /* the kernel's 64 bit mask */
