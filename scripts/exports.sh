@@ -12,12 +12,12 @@ failed=0
 bad() { echo "exports: $*"; failed=1; }
 [ -e "$so" ] || { bad "$so is not built"; exit 1; }
 
-# Comments out of calls.def, then every identifier in it. An upper-case macro name does no harm: nothing exports one.
-named=$(${CC:-gcc} -fpreprocessed -dD -E -P -x c shim/calls.def | grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u)
+# Comments out of the two tables, then every identifier in them. An upper-case macro name does no harm: nothing exports one.
+named=$(cat shim/calls.def shim/lend.def | ${CC:-gcc} -fpreprocessed -dD -E -P -x c - | grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u)
 exported=$(nm -D --defined-only "$so" | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u)
 [ -n "$exported" ] || bad "$so exports nothing"
 for name in $(comm -13 <(echo "$named") <(echo "$exported")); do
-	bad "$name is exported but not in shim/calls.def"
+	bad "$name is exported but neither in shim/calls.def nor in shim/lend.def"
 done
 
 for lib in $(readelf -dW "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do

@@ -24,6 +24,9 @@
 #ifndef SHIM_TAKE_BUF
 #define SHIM_TAKE_BUF(x)
 #endif
+#ifndef SHIM_TAKE_LEND
+#define SHIM_TAKE_LEND(x)
+#endif
 #ifndef SHIM_TAKE_MAP
 #define SHIM_TAKE_MAP(x)
 #endif

@@ -109,7 +109,7 @@ static int hidden_floor(void)
 
 	if (fd)
 		return fd;
-	fd = getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 1024 ? (int)rl.rlim_cur / 2 : 512;
+	fd = shim_real.getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 1024 ? (int)rl.rlim_cur / 2 : 512;
 	atomic_store_explicit(&floor_fd, fd, memory_order_relaxed);
 	return fd;
 }

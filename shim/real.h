@@ -12,21 +12,51 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <mqueue.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/sendfile.h>
+#include <sys/shm.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/times.h>
+#include <sys/timex.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
+#include <utime.h>
+
+#undef fread_unlocked /* libc's headers have macros for these */
+#undef fwrite_unlocked
 
 _Static_assert(sizeof(off_t) == 8 && sizeof(long) == 8, "calls.def takes foo64 for foo");
 
@@ -38,6 +68,16 @@ ssize_t __pread_chk(int fd, void *buf, size_t len, off_t off, size_t buflen);
 ssize_t __recv_chk(int fd, void *buf, size_t len, size_t buflen, int flags);
 ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags, struct sockaddr *from,
 		       socklen_t *fromlen);
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *set, size_t size);
+int __getgroups_chk(int n, gid_t *list, size_t size);
+ssize_t __readlink_chk(const char *path, char *buf, size_t len, size_t buflen);
+ssize_t __readlinkat_chk(int dirfd, const char *path, char *buf, size_t len, size_t buflen);
+char *__getcwd_chk(char *buf, size_t len, size_t buflen);
+size_t __fread_chk(void *buf, size_t buflen, size_t size, size_t n, FILE *f);
+size_t __fread_unlocked_chk(void *buf, size_t buflen, size_t size, size_t n, FILE *f);
+int capget(void *head, void *data);
+int capset(void *head, const void *data);
 int __xstat(int ver, const char *path, struct stat *st);
 int __lxstat(int ver, const char *path, struct stat *st);
 int __fxstat(int ver, int fd, struct stat *st);

@@ -14,6 +14,7 @@
  * shim_tls.blocked.
  */
 #include "real.h"
+#include "copy.h"
 #include "enter.h"
 #include "signals.h"
 #include <string.h>
@@ -313,7 +314,7 @@ static void on_fault(int signo, siginfo_t *info, void *uc)
 		r = pol_fault(info, uc);
 		shim_leave(&s);
 		errno = saved;
-		if (r > 0)
+		if (r > 0 || shim_copy_recover(uc))
 			return;
 	}
 	if (was_inside && !raised) {

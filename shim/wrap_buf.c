@@ -42,39 +42,6 @@ static bool is_plain(const void *buf, size_t len)
 	return shim_is_quiet() || !shim_buf_is_managed(buf, len);
 }
 
-SHIM_EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
-{
-	if (is_plain(buf, len))
-		return shim_real.recv(fd, buf, len, flags);
-	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.recv(fd, buf, len, flags));
-}
-
-SHIM_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t len, size_t buflen, int flags)
-{
-	if (is_plain(buf, len))
-		return shim_real.__recv_chk(fd, buf, len, buflen, flags);
-	return SHIM_READY(shim_buf_prepare(buf, len, true),
-			  shim_real.__recv_chk(fd, buf, len, buflen, flags));
-}
-
-SHIM_EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from,
-			     socklen_t *fromlen)
-{
-	if (is_plain(buf, len))
-		return shim_real.recvfrom(fd, buf, len, flags, from, fromlen);
-	return SHIM_READY(shim_buf_prepare(buf, len, true),
-			  shim_real.recvfrom(fd, buf, len, flags, from, fromlen));
-}
-
-SHIM_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags,
-				   struct sockaddr *from, socklen_t *fromlen)
-{
-	if (is_plain(buf, len))
-		return shim_real.__recvfrom_chk(fd, buf, len, buflen, flags, from, fromlen);
-	return SHIM_READY(shim_buf_prepare(buf, len, true),
-			  shim_real.__recvfrom_chk(fd, buf, len, buflen, flags, from, fromlen));
-}
-
 SHIM_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
 	if (is_plain(buf, len))
@@ -110,13 +77,6 @@ SHIM_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 		return shim_real.sendmsg(fd, msg, flags);
 	return SHIM_READY(shim_iov_prepare(msg->msg_iov, (int)msg->msg_iovlen, false),
 			  shim_real.sendmsg(fd, msg, flags));
-}
-
-SHIM_EXPORT ssize_t getdents64(int fd, void *buf, size_t len)
-{
-	if (is_plain(buf, len))
-		return shim_real.getdents64(fd, buf, len);
-	return SHIM_READY(shim_buf_prepare(buf, len, true), shim_real.getdents64(fd, buf, len));
 }
 
 #include "alias.h"

@@ -17,7 +17,7 @@ static bool needs_mode(int flags)
 /* O_TRUNC asks for write permission even with O_RDONLY. */
 static bool may_truncate(int dirfd, const char *path, int flags)
 {
-	return (flags & O_ACCMODE) != O_RDONLY || faccessat(dirfd, path, W_OK, AT_EACCESS) == 0;
+	return (flags & O_ACCMODE) != O_RDONLY || shim_real.faccessat(dirfd, path, W_OK, AT_EACCESS) == 0;
 }
 
 /* The file at path has a live handle m: open it whole, then empty the handle. */

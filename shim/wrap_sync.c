@@ -74,7 +74,7 @@ SHIM_EXPORT int truncate(const char *path, off_t len)
 	shim_enter(&s);
 	m = pol_file_of_path(AT_FDCWD, path, true);
 	if (m) {
-		err = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 ? pol_truncate(m, len) : -errno;
+		err = shim_real.faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 ? pol_truncate(m, len) : -errno;
 		(void)pol_fd_close(m);
 		errno = saved;
 		return (int)shim_end(&s, err);
