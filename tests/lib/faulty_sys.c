@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "faulty_sys.h"
 
-static uint64_t kinds;
-static unsigned nth, how, ncalls;
-static int err;
-static bool failed;
+/* Helper threads of core look at them, too. */
+static _Atomic uint64_t kinds;
+static _Atomic unsigned nth, how, ncalls;
+static _Atomic int err;
+static _Atomic bool failed;
 
 /* Count the call; is it its turn? */
 static bool is_due(enum faulty_kind kind)
 {
+	unsigned n;
+
 	if (!(kinds & 1ull << kind))
 		return false;
-	ncalls++;
-	if (!nth || (how & FAULTY_FOR_EVER ? ncalls < nth : ncalls != nth))
+	n = ++ncalls;
+	if (!nth || (how & FAULTY_FOR_EVER ? n < nth : n != nth))
 		return false;
 	failed = true;
 	return true;
@@ -67,20 +70,8 @@ static void *faulty_mremap(void *old, size_t old_len, size_t new_len, int flags,
 
 static struct vm_sys table;
 
-/* Unknown to the thread sanitizer: helper threads of core may be reading vm_sys, and either table is good for them. */
-__attribute__((no_sanitize("thread"))) void faulty_use(const struct vm_sys *sys)
+__attribute__((constructor)) static void make_table(void)
 {
-	*(const struct vm_sys *volatile *)&vm_sys = sys;
-}
-
-void faulty_arm(uint64_t kinds_, unsigned nth_, int err_, unsigned how_)
-{
-	kinds = kinds_;
-	nth = nth_;
-	err = err_;
-	how = how_;
-	ncalls = 0;
-	failed = false;
 	table = vm_sys_linux;
 #define X(ret, name, decl, args) table.name = faulty_##name;
 	FAULTY_CALLS(X)
@@ -90,6 +81,22 @@ void faulty_arm(uint64_t kinds_, unsigned nth_, int err_, unsigned how_)
 	table.pwritev = faulty_pwritev;
 	table.mmap = faulty_mmap;
 	table.mremap = faulty_mremap;
+}
+
+/* Unknown to the thread sanitizer: helper threads of core may be reading vm_sys, and either table is good for them. */
+__attribute__((no_sanitize("thread"))) void faulty_use(const struct vm_sys *sys)
+{
+	*(const struct vm_sys *volatile *)&vm_sys = sys;
+}
+
+void faulty_arm(uint64_t kinds_, unsigned nth_, int err_, unsigned how_)
+{
+	nth = nth_;
+	err = err_;
+	how = how_;
+	ncalls = 0;
+	failed = false;
+	kinds = kinds_;
 	faulty_use(&table);
 }
 
