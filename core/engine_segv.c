@@ -46,10 +46,10 @@ static int segv_protect(struct vma *v, uint64_t start, uint64_t stop)
 	return err;
 }
 
-/* Where a page is gone and still has rights, ram's zeros would be seen. */
+/* Where a page is gone and still has rights, ram's zeros would be seen, or a store into the next one go unseen. */
 static int segv_will_empty(struct vma *v, uint64_t start, uint64_t stop)
 {
-	return v->fileh->lazy ? set_prot(v, start, stop, PROT_NONE) : 0;
+	return set_prot(v, start, stop, PROT_NONE);
 }
 
 static int segv_attach(struct vma *v)

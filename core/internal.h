@@ -198,7 +198,8 @@ void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint6
 
 /* The size of ram and ctl to size. Busy; map and handle lock held; gate closed. */
 int vm_set_size_locked(struct vm_fileh *h, uint64_t size);
-
+/* vm_fileh_resize for one who is busy. Gate closed, no lock held. */
+int vm_fileh_resize_busy(struct vm_fileh *h, uint64_t size);
 
 /* ---- fdtab.c ---- */
 

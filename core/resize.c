@@ -3,9 +3,16 @@
 #include "internal.h"
 #include <errno.h>
 
-static int engine_emptied(struct vma *v, uint64_t start, uint64_t stop)
+static int will_empty(struct vma *v, uint64_t start, uint64_t stop)
 {
-	return vm_engine_ops->emptied ? vm_engine_ops->emptied(v, start, stop) : 0;
+	return vm_engine_ops->will_empty ? vm_engine_ops->will_empty(v, start, stop) : 0;
+}
+
+/* The pages are gone; an engine that cannot say so now gives their places no rights, or sees stores that were none. */
+static int emptied(struct vma *v, uint64_t start, uint64_t stop)
+{
+	(void)vm_engine_ops->emptied(v, start, stop);
+	return 0;
 }
 
 int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
@@ -16,29 +23,26 @@ int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
 
 	err = vm_pagemap_reserve(&h->pagemap, now, was); /* the pages that go, so that nothing fails later */
 	if (!err)
+		err = vm_vma_for_each(h, now, was, will_empty);
+	if (!err)
 		err = vm_ram_resize(&h->ram, size);
-	if (err)
+	if (err) {
+		(void)vm_vma_for_each(h, now, was, vm_engine_ops->protect); /* err is the one to report */
 		return err;
+	}
 	ctl->size = size;
 	ctl->gen++; /* a load under way may carry what the shrink took away */
 	if (now < was) {
 		(void)vm_page_drop(h, now, was); /* gone with the resize: no state may outlive them */
-		err = vm_vma_for_each(h, now, was, engine_emptied);
+		(void)vm_vma_for_each(h, now, was, emptied);
 	}
-	return err;
+	return 0;
 }
 
-int vm_fileh_resize(struct vm_fileh *h, uint64_t size)
+int vm_fileh_resize_busy(struct vm_fileh *h, uint64_t size)
 {
 	uint64_t was;
 	int err;
-
-	if (vm_npages(size) > VM_MAX_PGOFF)
-		return -EFBIG;
-	vm_fileh_begin_busy(h);
-	vm_fileh_lock(h);
-	vm_fileh_gate(h, VM_GATE_CLOSED);
-	vm_fileh_unlock(h);
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
@@ -49,9 +53,20 @@ int vm_fileh_resize(struct vm_fileh *h, uint64_t size)
 	h->stored_here |= !err && size != was;
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
+	return err ? err : vm_load_private(h, was, size);
+}
 
-	if (!err)
-		err = vm_load_private(h, was, size);
+int vm_fileh_resize(struct vm_fileh *h, uint64_t size)
+{
+	int err;
+
+	if (vm_npages(size) > VM_MAX_PGOFF)
+		return -EFBIG;
+	vm_fileh_begin_busy(h);
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_CLOSED);
+	vm_fileh_unlock(h);
+	err = vm_fileh_resize_busy(h, size);
 	vm_fileh_end_busy(h);
 	return err;
 }
