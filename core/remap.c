@@ -63,6 +63,42 @@ static void stay(uintptr_t start, uintptr_t stop)
 	}
 }
 
+/* [from, from + from_len), which was [start, stop) before, is that again: if nobody took the place meanwhile. */
+static int put_back(uintptr_t from, size_t from_len, uintptr_t start, uintptr_t stop)
+{
+	int flags = 0;
+
+	if (from != start) {
+		void *p = vm_sys->mmap((void *)start, stop - start, PROT_NONE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+		if (vm_sys_err(p))
+			return vm_sys_err(p);
+		flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+	}
+	return vm_sys_err(vm_sys->mremap((void *)from, from_len, stop - start, flags, (void *)start));
+}
+
+/* The kernel has v at another place, or with another length, than [start, stop), as which it shall be tracked again. */
+static int track_back(struct vma *v, uintptr_t start, uintptr_t stop)
+{
+	int err = put_back(v->start, v->stop - v->start, start, stop);
+
+	if (err)
+		return err;
+	v->start = start;
+	v->stop = stop;
+	return vm_vma_track(v->fileh, v);
+}
+
+/* Can a mapping become longer where it is, up to stop? Asked first, since one that cannot is best left alone. */
+static bool has_room(uintptr_t start, uintptr_t stop)
+{
+	void *p = vm_sys->mmap((void *)start, stop - start, PROT_NONE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	return !vm_sys_err(p) && !vm_sys->munmap(p, stop - start);
+}
+
 /* [start, stop), which is one, moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked
  * anew. */
 static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void *new_addr, void **ret_addr)
@@ -75,6 +111,8 @@ static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void
 
 	if (pgstop > VM_MAX_PGOFF)
 		return -EINVAL;
+	if (start + vm_page_up(new_len) > stop && !(flags & MREMAP_MAYMOVE) && !has_room(stop, start + vm_page_up(new_len)))
+		return -ENOMEM;
 	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
 	if (err)
 		goto reprotect;
@@ -93,14 +131,16 @@ static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void
 	v->stop = v->start + vm_page_up(new_len);
 	v->dontfork = false;
 	err = vm_vma_track(h, v);
-	if (err) {
-		/* The pages are safe in ram; only the program's view of them is lost, which it is told. */
-		(void)vm_sys->munmap(p, new_len);
-		vm_vma_free(v);
-		return err;
+	if (!err) {
+		*ret_addr = p;
+		return 0;
 	}
-	*ret_addr = p;
-	return 0;
+	if (track_back(v, start, stop)) {
+		/* The pages are safe in ram; only the program's view of them is lost, which it is told. */
+		(void)vm_sys->munmap((void *)v->start, v->stop - v->start);
+		vm_vma_free(v);
+	}
+	return err;
 stay:
 	stay(start, stop);
 	return err;

@@ -83,6 +83,63 @@ static void a_growth_that_fails_leaves_the_old_mapping_and_its_stores(struct rig
 	assert_int_equal(rig_ndirty(r->h), 12);
 }
 
+/* One host call after the other fails in a change from 8 pages to npages: where it was, all is as it was. */
+static void fail_each(struct rig *r, uint64_t npages, int flags)
+{
+	unsigned nth, nfailed = 0;
+	int err = 0;
+
+	for (nth = 1; !nfailed || faulty_has_failed(); nth++) {
+		char *m = mmap(NULL, 40 * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *target = m + 20 * VM_PAGE;
+		void *p;
+
+		assert_int_equal(vm_map(r->h, m, 8 * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, 0, true, &p), 0);
+		assert_int_equal(munmap(m + 8 * VM_PAGE, 32 * VM_PAGE), 0);
+		rig_store8(m + 3 * VM_PAGE, (char)(100 + nth));
+		faulty_arm(FAULTY_ALL & ~FAULTY_BIT(madvise), nth, ENOMEM, 0);
+		err = vm_remap(m, 8 * VM_PAGE, npages * VM_PAGE, flags, target, &p);
+		(void)faulty_disarm();
+		if (err) {
+			nfailed++;
+			assert_int_equal(err, -ENOMEM);
+			p = m;
+		}
+		for (unsigned pg = 0; pg < (err || npages > 8 ? 8 : npages); pg++)
+			assert_int_equal((uint8_t)rig_load8((char *)p + pg * VM_PAGE), pg == 3 ? 100 + nth : rig_byte(pg));
+		rig_store8((char *)p + VM_PAGE, (char)nth);
+		assert_int_equal(rig_ndirty(r->h), 2); /* it is watched again */
+		assert_int_equal(vm_fileh_nvmas(r->h), 1);
+		vm_check();
+		rig_unmap(p, err ? 8 : npages);
+		rig_discard(r->h);
+	}
+	assert_int_equal(err, 0);
+}
+
+static void whatever_fails_in_a_growth_leaves_the_old_mapping_and_its_stores(struct rig *r)
+{
+	rig_open(r, 32 * VM_PAGE);
+	fail_each(r, 16, 0);
+}
+
+static void whatever_fails_in_a_growth_that_may_move_leaves_the_old_mapping_and_its_stores(struct rig *r)
+{
+	rig_open(r, 32 * VM_PAGE);
+	fail_each(r, 32, MREMAP_MAYMOVE);
+}
+
+static void whatever_fails_in_a_move_leaves_the_old_mapping_and_its_stores(struct rig *r)
+{
+	rig_open(r, 32 * VM_PAGE);
+	fail_each(r, 16, MREMAP_MAYMOVE | MREMAP_FIXED);
+}
+
+static void whatever_fails_in_a_shrink_leaves_the_old_mapping_and_its_stores(struct rig *r)
+{
+	rig_open(r, 32 * VM_PAGE);
+	fail_each(r, 5, 0);
+}
+
 static void a_second_mapping_comes_from_old_length_zero(struct rig *r)
 {
 	char *m;
@@ -119,6 +176,10 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_mapping_that_grows_or_shrinks_keeps_its_dirty_pages),
 	RIG_BOTH(a_part_can_move_away),
 	RIG_BOTH(a_growth_that_fails_leaves_the_old_mapping_and_its_stores),
+	RIG_BOTH(whatever_fails_in_a_growth_leaves_the_old_mapping_and_its_stores),
+	RIG_BOTH(whatever_fails_in_a_growth_that_may_move_leaves_the_old_mapping_and_its_stores),
+	RIG_BOTH(whatever_fails_in_a_move_leaves_the_old_mapping_and_its_stores),
+	RIG_BOTH(whatever_fails_in_a_shrink_leaves_the_old_mapping_and_its_stores),
 	RIG_BOTH(a_second_mapping_comes_from_old_length_zero),
 	RIG_BOTH(moving_onto_another_mapping_of_ours_replaces_it),
 };
