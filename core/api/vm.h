@@ -152,6 +152,59 @@ unsigned vm_fileh_nvmas(struct vm_fileh *h);
  * meets no protected page. Ranges that are not ours are skipped. 0, or -errno when a load failed. */
 int vm_prepare(const void *addr, size_t len, bool write);
 
+/* ---- views: a mapping that threads use, resize and close ---- */
+
+/*
+ * For an embedder whose threads share one object with a mapping in it: a Python mmap, a Java buffer. The struct lies in
+ * that object, and must stay as long as the object can be called; its fields are core's.
+ *
+ * A *user* is inside for one access, an *export* lasts as long as somebody keeps a pointer. No call waits for either:
+ *
+ *	-EBADF   closed
+ *	-EAGAIN  being resized; for a resize also: others are inside. Trying again can help
+ *	-EBUSY   for a resize: exported. Trying again helps once the exports have ended
+ *
+ * Where several hold: closed, being resized, exported, in use. A use costs one atomic operation and takes no lock.
+ *
+ * A forked child has the mapping and a copy of the struct; users that were inside in other threads are inside there for
+ * ever, so that its close gives nothing back.
+ */
+struct vm_view {
+	uint64_t state;		/* who is there (atomic) */
+	struct vm_fileh *fileh; /* (fixed) */
+	uint64_t off;		/* (fixed) */
+	int prot;		/* (fixed) */
+	bool can_resize;	/* shared and writable (fixed) */
+	void *addr;		/* written by the one who resizes, when nobody else is there */
+	size_t len;		/* bytes, as asked for (atomic: an export may see it grow) */
+	size_t maplen;		/* bytes that are mapped (the one who resizes or disposes) */
+	void (*gone)(struct vm_view *v); /* (fixed) */
+};
+
+/* Map [off, off + len) of h as vm_map does; flags: MAP_SHARED or MAP_PRIVATE. gone (may be NULL) is called once the
+ * mapping is no more, in the thread that was the last one out, with no lock held: it may close h and free v. On an
+ * error v is nothing. */
+int vm_view_open(struct vm_view *v, struct vm_fileh *h, size_t len, int prot, int flags, uint64_t off,
+		 void (*gone)(struct vm_view *v));
+/* Begin and end a use. [*ret_addr, *ret_addr + *ret_len) stays as it is in between. It is an error to leave without
+ * having entered, or to touch the memory afterwards. leave: the result of the unmapping, if that was due. */
+int vm_view_enter(struct vm_view *v, void **ret_addr, size_t *ret_len);
+int vm_view_leave(struct vm_view *v);
+/* The same for memory that is handed to somebody: it stays at its address until the unexport, also after a close. */
+int vm_view_export(struct vm_view *v, void **ret_addr, size_t *ret_len);
+int vm_view_unexport(struct vm_view *v);
+/* Make the view len long and the file end with it, at off + len: both or, on an error, neither; then address, bytes and
+ * what is uncommitted are as before. The mapping may move (*ret_addr, may be NULL), but not while it is exported: then
+ * it grows where it is, or -EBUSY. ninside: how often the calling thread has entered; it is not counted against itself,
+ * and only a thread that says so is not. It is an error to say more than is true. Besides those above: -EINVAL (len 0,
+ * or no such offset), -EACCES (read-only or private), and those of vm_fileh_resize and vm_map.
+ * Waits for a commit of the handle like vm_fileh_resize, and keeps no user out meanwhile. */
+int vm_view_resize(struct vm_view *v, size_t len, unsigned ninside, void **ret_addr);
+/* Always accepted, at any time: users and exports that are there stay, new ones are refused, the last one out gives the
+ * mapping back. Closing again does nothing, unless giving it back has failed: then it tries again.
+ * The result is that of the unmapping, if it was due. */
+int vm_view_close(struct vm_view *v);
+
 /* ---- descriptors of ours ---- */
 
 /* Move *fd out of the way of the program's: high and close-on-exec, and remember where it is kept. *fd may change
