@@ -165,6 +165,20 @@ void vm_fileh_rename_end(struct vm_fileh *h, bool moved)
 	vm_fileh_end_busy(h);
 }
 
+void vm_fileh_times_begin(struct vm_fileh *h)
+{
+	vm_fileh_begin_busy(h);
+	if (h->file->ops->times)
+		h->file->ops->times(h->file, 0);
+}
+
+void vm_fileh_times_end(struct vm_fileh *h)
+{
+	if (h->file->ops->times)
+		h->file->ops->times(h->file, 1);
+	vm_fileh_end_busy(h);
+}
+
 int vm_fileh_reserve(struct vm_fileh *h, uint64_t off, uint64_t len)
 {
 	int err;

@@ -140,6 +140,15 @@ static int file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
 	return err;
 }
 
+/* What it was before must not become ours together with the new times; an error is found by the next commit again. */
+static void file_times(struct vm_bigfile *f, int done)
+{
+	if (!done)
+		(void)pol_file_look(f, true);
+	else if (!pol_file_shared(f)->foreign)
+		(void)pol_file_leave(f);
+}
+
 /* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. */
 static int file_idle(struct vm_bigfile *f)
 {
@@ -282,6 +291,7 @@ const struct vm_backend_ops pol_backend_file = {
 	.reserve = file_reserve,
 	.idle = file_idle,
 	.moved = file_moved,
+	.times = file_times,
 	.open_write = pol_file_open_write,
 	.getsize = file_getsize,
 	.loadblk = pol_file_load,

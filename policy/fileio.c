@@ -204,6 +204,16 @@ int pol_truncate(struct pol_file *m, off_t len)
 	return err;
 }
 
+void pol_times_begin(struct pol_file *m)
+{
+	vm_fileh_times_begin(m->h);
+}
+
+void pol_times_end(struct pol_file *m)
+{
+	vm_fileh_times_end(m->h);
+}
+
 int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len)
 {
 	uint64_t stop, size = vm_fileh_size(m->h);

@@ -42,6 +42,9 @@
 #ifndef SHIM_TAKE_NAME
 #define SHIM_TAKE_NAME(x)
 #endif
+#ifndef SHIM_TAKE_TIMES
+#define SHIM_TAKE_TIMES(x)
+#endif
 #ifndef SHIM_TAKE_EXEC
 #define SHIM_TAKE_EXEC(x)
 #endif

@@ -112,6 +112,9 @@ int vm_fileh_idle(struct vm_fileh *h);
  * did. An error of begin (what was committed could not be brought in place): nothing is held. */
 int vm_fileh_rename_begin(struct vm_fileh *h);
 void vm_fileh_rename_end(struct vm_fileh *h, bool moved);
+/* Around a change of the storage's times by the program: nobody else may be at the storage meanwhile. */
+void vm_fileh_times_begin(struct vm_fileh *h);
+void vm_fileh_times_end(struct vm_fileh *h);
 /* Reserve space in storage for [off, off + len), so that a commit there does not fail for lack of it. -EOPNOTSUPP: the
  * backend cannot. */
 int vm_fileh_reserve(struct vm_fileh *h, uint64_t off, uint64_t len);

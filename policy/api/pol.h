@@ -89,6 +89,9 @@ ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, 
 ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off);
 off_t pol_lseek(struct pol_file *m, int fd, off_t off, int whence);
 int pol_truncate(struct pol_file *m, off_t len);
+/* Around a call that sets the file's times, which is no change by somebody else. */
+void pol_times_begin(struct pol_file *m);
+void pol_times_end(struct pol_file *m);
 int pol_fallocate(struct pol_file *m, int mode, off_t off, off_t len);
 /* Put the handle's size (and block count) over what the kernel said. */
 void pol_fix_stat(struct pol_file *m, struct stat *st);

@@ -50,7 +50,7 @@ UNUSED static int called(const char *what, int ret)
 	return ret;
 }
 
-UNUSED static void die(const char *what)
+UNUSED _Noreturn static void die(const char *what)
 {
 	printf("%s: failed: %s\n", what, strerror(errno));
 	exit(99);

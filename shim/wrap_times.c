@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* The times of a managed file: set by the program, they are no sign of a change by somebody else. */
+#include "real.h"
+#include "enter.h"
+#include "fd.h"
+#include "lend.h"
+
+#define SHIM_TAKE_TIMES(x) x
+
+/* Entered, with the live file in s->m; false, and not entered, when it is none. */
+static bool begin_fd(int fd, struct shim_scope *s)
+{
+	if (!shim_begin(fd, s))
+		return false;
+	pol_times_begin(s->m);
+	return true;
+}
+
+static int end_fd(struct shim_scope *s, int ret)
+{
+	int err = ret ? -errno : 0;
+
+	pol_times_end(s->m);
+	return (int)shim_end(s, err);
+}
+
+static bool begin_path(int dirfd, const char *path, bool follow, struct shim_scope *s)
+{
+	int saved = errno;
+
+	if (shim_is_stranger())
+		return false;
+	shim_enter(s);
+	s->m = pol_file_of_path(dirfd, path, follow);
+	errno = saved;
+	if (s->m)
+		pol_times_begin(s->m);
+	else
+		shim_leave(s);
+	return s->m;
+}
+
+static int end_path(struct shim_scope *s, int ret)
+{
+	int err = ret ? -errno : 0;
+
+	pol_times_end(s->m);
+	(void)pol_fd_close(s->m); /* logged, when it was the last */
+	shim_leave(s);
+	return (int)shim_return(err);
+}
+
+#define OF_FD(fd, call)			   (begin_fd(fd, &s) ? end_fd(&s, call) : (call))
+#define OF_PATH(dirfd, path, follow, call) (begin_path(dirfd, path, follow, &s) ? end_path(&s, call) : (call))
+
+SHIM_EXPORT int utime(const char *path, const struct utimbuf *t)
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.utime(path, t);
+	loan.n = 0;
+	STRING(path);
+	READS(t, sizeof(struct utimbuf));
+	return OF_PATH(AT_FDCWD, path, true, shim_real.utime(path, t));
+}
+
+SHIM_EXPORT int utimes(const char *path, const struct timeval t[2])
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.utimes(path, t);
+	loan.n = 0;
+	STRING(path);
+	READS(t, sizeof(struct timeval[2]));
+	return OF_PATH(AT_FDCWD, path, true, shim_real.utimes(path, t));
+}
+
+SHIM_EXPORT int lutimes(const char *path, const struct timeval t[2])
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.lutimes(path, t);
+	loan.n = 0;
+	STRING(path);
+	READS(t, sizeof(struct timeval[2]));
+	return OF_PATH(AT_FDCWD, path, false, shim_real.lutimes(path, t));
+}
+
+SHIM_EXPORT int futimes(int fd, const struct timeval t[2])
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.futimes(fd, t);
+	loan.n = 0;
+	READS(t, sizeof(struct timeval[2]));
+	return OF_FD(fd, shim_real.futimes(fd, t));
+}
+
+SHIM_EXPORT int futimens(int fd, const struct timespec t[2])
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.futimens(fd, t);
+	loan.n = 0;
+	READS(t, sizeof(struct timespec[2]));
+	return OF_FD(fd, shim_real.futimens(fd, t));
+}
+
+/* Without a path it is the descriptor's file. */
+SHIM_EXPORT int futimesat(int dirfd, const char *path, const struct timeval t[2])
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.futimesat(dirfd, path, t);
+	loan.n = 0;
+	STRING(path);
+	READS(t, sizeof(struct timeval[2]));
+	if (!path)
+		return OF_FD(dirfd, shim_real.futimesat(dirfd, path, t));
+	return OF_PATH(dirfd, path, true, shim_real.futimesat(dirfd, path, t));
+}
+
+SHIM_EXPORT int utimensat(int dirfd, const char *path, const struct timespec t[2], int flags)
+{
+	struct shim_loan loan;
+	struct shim_scope s;
+
+	if (shim_is_quiet())
+		return shim_real.utimensat(dirfd, path, t, flags);
+	loan.n = 0;
+	STRING(path);
+	READS(t, sizeof(struct timespec[2]));
+	/* The path is not ours to look into. If it is not empty, dirfd was held up for nothing. */
+	if ((flags & AT_EMPTY_PATH) && begin_fd(dirfd, &s))
+		return end_fd(&s, shim_real.utimensat(dirfd, path, t, flags));
+	return OF_PATH(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW),
+		       shim_real.utimensat(dirfd, path, t, flags));
+}
+
+#include "alias.h"
