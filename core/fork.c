@@ -82,6 +82,7 @@ static int for_each_vma(int (*fn)(struct vma *v))
 			i++;
 		}
 	}
+	vm_vma_publish();
 	vm_unlock(&vm_map_lock);
 	return err;
 }

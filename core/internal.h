@@ -117,6 +117,7 @@ static inline uintptr_t vm_vma_addr(const struct vma *v, uint64_t pgoff)
 	return v->start + ((pgoff - v->pgoff) << VM_PAGE_SHIFT);
 }
 int vm_vma_insert(struct vma *v);
+/* What is removed and not inserted again before the map lock goes is to be published. */
 void vm_vma_remove(struct vma *v);
 struct vma *vm_vma_alloc(void);
 void vm_vma_free(struct vma *v);
@@ -141,7 +142,7 @@ int vm_vma_last_harvest(struct vma *v);
 int vm_vma_reprotect(struct vma *v);
 /* fn for each of our mappings within [start, stop), after cutting them at the ends. */
 int vm_vma_for_range(uintptr_t start, uintptr_t stop, int (*fn)(struct vma *v));
-/* They are none of ours any more. */
+/* They are none of ours any more, which is to be published. */
 void vm_vma_untrack_range(uintptr_t start, uintptr_t stop);
 /* vm_forget, with the lock held. */
 int vm_forget_locked(uintptr_t start, uintptr_t stop);

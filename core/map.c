@@ -205,6 +205,7 @@ int vm_unmap(void *addr, size_t len)
 		vm_vma_untrack_range(start, stop);
 	else
 		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
+	vm_vma_publish();
 	vm_unlock(&vm_map_lock);
 	return err;
 }
@@ -229,6 +230,7 @@ int vm_forget_locked(uintptr_t start, uintptr_t stop)
 		vm_vma_untrack_range(start, stop);
 	else
 		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
+	vm_vma_publish();
 	return err;
 }
 

@@ -221,6 +221,7 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 	if (!err)
 		err = move(start, stop, new_len, flags, new_addr, ret_addr);
 unlock:
+	vm_vma_publish(); /* not before: who touches what is being moved has to wait for the lock */
 	vm_unlock(&vm_map_lock);
 	return err;
 }

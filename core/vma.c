@@ -113,7 +113,6 @@ void vm_vma_remove(struct vma *v)
 	v->fileh->nvmas--;
 	v->fileh->nprivate -= !v->shared;
 	publish_private(v->fileh);
-	vm_vma_publish();
 }
 
 struct vma *vm_vma_alloc(void)
