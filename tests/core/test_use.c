@@ -172,6 +172,8 @@ static void a_close_leaves_the_memory_to_those_inside_and_refuses_others(struct 
 	assert_false(vm_is_mapped(p, VM_PAGE));
 	assert_int_equal(rig_ndirty(r->h), 1); /* the store is not lost with the mapping */
 	assert_int_equal(try_enter(), -EBADF);
+	assert_int_equal(vm_view_close(&view), 0);
+	assert_int_equal(ngone, 1);
 }
 
 static void an_export_outlives_a_close_and_is_the_last_one_out(struct rig *r)
