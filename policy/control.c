@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #define NCLIENTS   8
@@ -180,7 +179,7 @@ static void *helper(void *arg)
 	bool more = false;
 
 	vm_thread_begin();
-	(void)prctl(PR_SET_NAME, "txmap"); /* for people who look at threads */
+	(void)pthread_setname_np(pthread_self(), "txmap"); /* for people who look at threads */
 	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == RUNNING) {
 		int64_t tick_usec;
 

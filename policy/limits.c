@@ -23,7 +23,7 @@ static uint64_t own_limit(void)
 {
 	struct rlimit rl;
 
-	return getrlimit(RLIMIT_FSIZE, &rl) || rl.rlim_cur == RLIM_INFINITY ? INT64_MAX : rl.rlim_cur;
+	return vm_sys->getrlimit(RLIMIT_FSIZE, &rl) || rl.rlim_cur == RLIM_INFINITY ? INT64_MAX : rl.rlim_cur;
 }
 
 static int beyond_own_limit(void)

@@ -27,6 +27,9 @@
 #ifndef SHIM_TAKE_LEND
 #define SHIM_TAKE_LEND(x)
 #endif
+#ifndef SHIM_TAKE_MSG
+#define SHIM_TAKE_MSG(x)
+#endif
 #ifndef SHIM_TAKE_MAP
 #define SHIM_TAKE_MAP(x)
 #endif

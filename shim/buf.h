@@ -18,6 +18,8 @@ bool shim_iov_is_managed(const struct iovec *iov, int niov);
 
 /* Make ready for the kernel to read (or, fill: to store into). errno untouched. */
 void shim_buf_prepare(const void *buf, size_t len, bool fill);
+/* arg may point to something of unknown length that the kernel reads and stores to. */
+void shim_buf_ready_around(void *arg);
 void shim_iov_prepare(const struct iovec *iov, int niov, bool fill);
 
 /* Repeat the call with ready made before it, while the kernel says EFAULT. */

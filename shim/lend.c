@@ -2,32 +2,37 @@
 #include "real.h"
 #include "lend.h"
 
-void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack)
+void *shim_lend_room(struct shim_loan *loan, size_t len)
 {
 	int saved = errno;
-	void *ours = stack;
+	void *room;
+
+	if (loan->n == SHIM_LOAN_MAX)
+		return NULL;
+	room = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	errno = saved;
+	if (room == MAP_FAILED)
+		return NULL;
+	loan->lent[loan->n++] = (struct shim_lent){.ours = room, .len = len, .is_mapped = true};
+	return room;
+}
+
+void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack)
+{
+	struct shim_lent *l = &loan->lent[loan->n];
 
 	if (loan->n == SHIM_LOAN_MAX || !shim_touch(p, len, how != SHIM_READS))
 		return (void *)p;
-	if (!ours)
-		ours = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE,
-				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (ours == MAP_FAILED || (how != SHIM_FILLS_BY && !shim_copy(ours, p, len))) {
-		if (!stack && ours != MAP_FAILED)
-			(void)shim_real.munmap(ours, len);
-		errno = saved;
+	if (stack)
+		loan->lent[loan->n++] = (struct shim_lent){.ours = stack, .len = len};
+	else if (!shim_lend_room(loan, len))
 		return (void *)p; /* it was touched just now, and mostly that will do */
-	}
-	loan->lent[loan->n++] = (struct shim_lent){
-		.prog = (char *)p,
-		.ours = ours,
-		.len = len,
-		.unit = unit,
-		.goes_back = how != SHIM_READS,
-		.is_mapped = !stack,
-	};
-	errno = saved;
-	return ours;
+	if (how != SHIM_FILLS_BY && !shim_copy(l->ours, p, len))
+		return (void *)p;
+	l->prog = (char *)p;
+	l->unit = unit;
+	l->goes_back = how != SHIM_READS;
+	return l->ours;
 }
 
 char *shim_lend_string(const char *s, char *stack)

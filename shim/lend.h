@@ -40,6 +40,8 @@ struct shim_loan {
 
 /* p is managed. stack: room for len bytes, or NULL. Returns what the kernel gets. errno untouched, as below. */
 void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack);
+/* len bytes for the length of the call, or NULL. */
+void *shim_lend_room(struct shim_loan *loan, size_t len);
 char *shim_lend_string(const char *s, char *stack);
 /* The call returned ret. */
 void shim_loan_end(struct shim_loan *loan, long ret);
@@ -52,6 +54,13 @@ static inline size_t shim_bytes(size_t n, size_t size)
 	size_t bytes;
 
 	return __builtin_mul_overflow(n, size, &bytes) ? 0 : bytes;
+}
+
+/* What the kernel looks at of a sigset_t, and of an fd_set. */
+#define SHIM_KERNEL_SIGSET 8
+static inline size_t shim_fdset_size(int n)
+{
+	return n > 0 ? ((size_t)n + 63) / 64 * 8 : 0;
 }
 
 /* *p, which the kernel will look at before the length it tells is used; 0: it cannot be read. */

@@ -24,6 +24,9 @@ extern __typeof__(fclose) shim_own_fclose;
 extern __typeof__(dup) shim_own_dup;
 extern __typeof__(dup3) shim_own_dup3;
 extern __typeof__(fcntl) shim_own_fcntl;
+extern __typeof__(getcwd) shim_own_getcwd;
+extern __typeof__(sendmsg) shim_own_sendmsg;
+extern __typeof__(recvmsg) shim_own_recvmsg;
 extern __typeof__(sigprocmask) shim_own_sigprocmask;
 
 /* Is f a stream that wrap_stdio.c made? It closes its descriptor by our own close. */

@@ -3,15 +3,6 @@
 #include "real.h"
 #include "lend.h"
 
-/* As long as the kernel's mask; what libc's is longer by is left alone. */
-#define SHIM_KERNEL_SIGSET 8
-
-/* What the kernel looks at of an fd_set. */
-static size_t shim_fdset_size(int n)
-{
-	return n > 0 ? ((size_t)n + 63) / 64 * 8 : 0;
-}
-
 #define LEND(type, name, parameters, arguments, what, aliases)                                               \
 	SHIM_BORROWED(type, name, parameters, arguments)                                                     \
 	static __attribute__((noinline)) type lend_##name parameters                                         \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* rename and unlink: the journal of a managed file goes by the file's name. */
 #include "real.h"
-#include "enter.h"
+#include "lend.h"
 
 #define SHIM_TAKE_NAME(x) x
 
@@ -24,6 +24,8 @@ static int rename_with(int olddirfd, const char *old, int newdirfd, const char *
 
 	if (shim_is_quiet() || shim_is_stranger())
 		return real_rename(olddirfd, old, newdirfd, new, flags);
+	STRING(old)
+	STRING(new)
 	shim_enter(&s);
 	err = pol_rename_begin(olddirfd, old, newdirfd, new, &held);
 	if (!err) {
@@ -55,7 +57,10 @@ static int unlink_with(int dirfd, const char *path, int flags, int (*real)(int d
 	struct shim_scope s;
 	int err;
 
-	if (shim_is_quiet() || shim_is_stranger() || flags)
+	if (shim_is_quiet() || shim_is_stranger())
+		return real(dirfd, path, flags);
+	STRING(path)
+	if (flags)
 		return real(dirfd, path, flags);
 	shim_enter(&s);
 	err = pol_rename_begin(dirfd, path, AT_FDCWD, NULL, &held);

@@ -4,6 +4,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "lend.h"
 #include "own.h"
 #include <stdarg.h>
 
@@ -53,6 +54,8 @@ static int open_active(int dirfd, const char *path, int flags, mode_t mode)
 	struct shim_scope s;
 	int fd, saved = errno;
 
+	if (pol_nlive())
+		STRING(path)
 	if ((flags & O_TRUNC) && !(flags & O_PATH) && pol_nlive()) {
 		pthread_testcancel();
 		shim_enter(&s);

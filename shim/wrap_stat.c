@@ -4,6 +4,7 @@
 #include "own.h"
 #include "buf.h"
 #include "fd.h"
+#include "lend.h"
 #include <string.h>
 
 #define SHIM_TAKE_STAT(x) x
@@ -60,7 +61,8 @@ static void fix_path(int dirfd, const char *path, int flags, struct stat *st)
                                                                                                              \
 		if (ret == 0) {                                                                              \
 			fix;                                                                                 \
-			memcpy(buf, &st, sizeof(st));                                                        \
+			if (!shim_copy(buf, &st, sizeof(st)))                                                \
+				return (int)shim_return(-EFAULT);                                            \
 		}                                                                                            \
 		return ret;                                                                                  \
 	} while (0)
@@ -69,6 +71,7 @@ SHIM_EXPORT int stat(const char *path, struct stat *buf)
 {
 	if (shim_is_quiet())
 		return shim_real.stat(path, buf);
+	STRING(path)
 	FILL(buf, shim_real.stat(path, &st), fix_path(AT_FDCWD, path, 0, &st));
 }
 
@@ -76,6 +79,7 @@ SHIM_EXPORT int lstat(const char *path, struct stat *buf)
 {
 	if (shim_is_quiet())
 		return shim_real.lstat(path, buf);
+	STRING(path)
 	FILL(buf, shim_real.lstat(path, &st), fix_path(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, &st));
 }
 
@@ -90,6 +94,7 @@ SHIM_EXPORT int fstatat(int dirfd, const char *path, struct stat *buf, int flags
 {
 	if (shim_is_quiet())
 		return shim_real.fstatat(dirfd, path, buf, flags);
+	STRING(path)
 	FILL(buf, shim_real.fstatat(dirfd, path, &st, flags), fix_path(dirfd, path, flags, &st));
 }
 
@@ -97,6 +102,7 @@ SHIM_EXPORT int __xstat(int ver, const char *path, struct stat *buf)
 {
 	if (shim_is_quiet())
 		return shim_real.__xstat(ver, path, buf);
+	STRING(path)
 	FILL(buf, shim_real.__xstat(ver, path, &st), fix_path(AT_FDCWD, path, 0, &st));
 }
 
@@ -104,6 +110,7 @@ SHIM_EXPORT int __lxstat(int ver, const char *path, struct stat *buf)
 {
 	if (shim_is_quiet())
 		return shim_real.__lxstat(ver, path, buf);
+	STRING(path)
 	FILL(buf, shim_real.__lxstat(ver, path, &st), fix_path(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, &st));
 }
 
@@ -118,6 +125,7 @@ SHIM_EXPORT int __fxstatat(int ver, int dirfd, const char *path, struct stat *bu
 {
 	if (shim_is_quiet())
 		return shim_real.__fxstatat(ver, dirfd, path, buf, flags);
+	STRING(path)
 	FILL(buf, shim_real.__fxstatat(ver, dirfd, path, &st, flags), fix_path(dirfd, path, flags, &st));
 }
 
@@ -129,6 +137,7 @@ SHIM_EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, str
 
 	if (shim_is_quiet())
 		return shim_real.statx(dirfd, path, flags, mask, buf);
+	STRING(path)
 	ret = shim_real.statx(dirfd, path, flags, mask, &stx);
 	if (ret)
 		return ret;
@@ -141,8 +150,7 @@ SHIM_EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, str
 		stx.stx_size = (uint64_t)st.st_size;
 		stx.stx_blocks = (uint64_t)st.st_blocks;
 	}
-	memcpy(buf, &stx, sizeof(stx));
-	return 0;
+	return shim_copy(buf, &stx, sizeof(stx)) ? 0 : (int)shim_return(-EFAULT);
 }
 
 SHIM_OWN(lseek)

@@ -7,6 +7,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "lend.h"
 #include "own.h"
 #include <stdio_ext.h>
 
@@ -172,6 +173,8 @@ SHIM_EXPORT FILE *fopen(const char *restrict path, const char *restrict mode)
 
 	if (shim_is_idle() || shim_is_stranger())
 		return shim_real.fopen(path, mode);
+	if (pol_nlive())
+		STRING(path)
 	if (truncates_live(path, mode))
 		return open_stream(path, mode);
 	f = shim_real.fopen(path, mode);
@@ -192,7 +195,11 @@ SHIM_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, 
 	char name[32];
 	int fd, flags, saved = errno;
 
-	if (shim_is_idle() || shim_is_stranger() || !shim_is_on_our_calls(f))
+	if (shim_is_idle() || shim_is_stranger())
+		return shim_real.freopen(path, mode, f);
+	if (pol_nlive())
+		STRING(path)
+	if (!shim_is_on_our_calls(f))
 		return shim_real.freopen(path, mode, f);
 	flags = flags_of(mode);
 	(void)fflush(f);

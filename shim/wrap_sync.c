@@ -3,7 +3,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
-#include "range.h"
+#include "lend.h"
 
 #define SHIM_TAKE_SYNC(x) x
 
@@ -71,6 +71,7 @@ SHIM_EXPORT int truncate(const char *path, off_t len)
 
 	if (shim_is_quiet() || len < 0 || shim_is_stranger())
 		return shim_real.truncate(path, len);
+	STRING(path)
 	shim_enter(&s);
 	m = pol_file_of_path(AT_FDCWD, path, true);
 	if (m) {
