@@ -40,7 +40,7 @@ TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests
 TESTS_bad	:= $(patsubst %.c,%,$(wildcard tests/bad/*.c))
 FSX_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/fsx/*.c))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
-TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*.c))
+TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*_load.c))
 CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
 TESTS_ctor	:= $(filter-out $(CTOR_libs:.so=),$(patsubst %.c,%,$(wildcard tests/ctor/*.c)))
 PLUGINS		:= $(patsubst tests/plugin/%.c,%,$(wildcard tests/plugin/*.c))
@@ -140,9 +140,11 @@ $(B)/tests/fsx/fsx: $(FSX_objs)
 $(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
-$(B)/tests/programs/lmdb_%: tests/programs/src/lmdb_%.c $(B)/.flags
+$(B)/tests/programs/lmdb_load: LIBS_program := -llmdb
+$(B)/tests/programs/bdb_load: LIBS_program := -ldb
+$(B)/tests/programs/%: tests/programs/src/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
-	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< -llmdb
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< $(LIBS_program)
 $(B)/tests/ctor/%.so: tests/ctor/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<

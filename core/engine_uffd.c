@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static bool blind; /* no PAGEMAP_SCAN in this (forked) process: every page may have been stored into */
+static bool blind; /* no userfaultfd in this (forked) process: every page may have been stored into */
 
 /* ---- armed regions ---- */
 
@@ -301,15 +301,22 @@ static uint64_t armed_run(const struct vma *v, uint64_t r, uint64_t last)
 	return end;
 }
 
-static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
+/* It cannot be known: then every page may have been stored into. But that is no reason for this process to commit at its
+ * end what another one may be in the middle of: as long as there is one, that one will. */
+static void note_all(struct vma *v, uint64_t start, uint64_t stop)
+{
+	struct vm_fileh *h = v->fileh;
+	bool stored_here = h->stored_here || !vm_fileh_has_others(h);
+
+	vm_page_note_stored(h, start, stop);
+	h->stored_here = stored_here;
+}
+
+static int scan(struct vma *v, uint64_t start, uint64_t stop)
 {
 	uint64_t r, end, last = region_of(v, stop - 1), from, to, skip;
 	int err = 0;
 
-	if (blind) {
-		vm_page_note_stored(v->fileh, start, stop);
-		return 0;
-	}
 	/* Pages that appear behind our back, holes or those that another process put into ram, can be anywhere. */
 	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
 		return scan_held(v, start, stop);
@@ -327,6 +334,17 @@ static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 		end++;
 	}
 	return err;
+}
+
+static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
+{
+	int err = blind ? -ENOSYS : scan(v, start, stop);
+
+	/* the program locked itself in: a seccomp filter */
+	if (err != -ENOSYS && err != -EPERM && err != -EACCES)
+		return err;
+	note_all(v, start, stop);
+	return 0;
 }
 
 static int uffd_protect(struct vma *v, uint64_t start, uint64_t stop)
@@ -366,13 +384,11 @@ static void uffd_check(struct vma *v)
 static int uffd_fork_child(void)
 {
 	const char *why;
-	int err;
 
 	vm_uffd_close();
 	vm_uffd_thread_fork_child();
-	err = vm_uffd_open(&why);
-	blind = err;
-	return err;
+	blind = vm_uffd_open(&why) != 0; /* a seccomp filter, most likely; what is loaded can do without */
+	return 0;
 }
 
 const struct vm_engine_ops vm_engine_uffd = {

@@ -269,8 +269,9 @@ void pol_control_fork_child(void)
 	forget_fd(&event_fd);
 	listen_pid = 0; /* the file is the parent's */
 	state = IDLE;
+	warned = true; /* a child that locked itself in has none, and its output is the program's */
 	if (ran)
-		(void)pol_control_start(); /* the child goes on without */
+		(void)pol_control_start();
 }
 
 void pol_control_stop(void)
