@@ -58,12 +58,14 @@ static bool was_store(void *ucontext)
 #endif
 }
 
-void vm_wait_for_thaw(struct vm_fileh *h)
+void vm_wait_for_thaw(struct vm_fileh *h, unsigned msec)
 {
-	const struct timespec ts = {.tv_sec = 1};
+	const unsigned step = msec < 1000 ? msec : 1000; /* a wake-up that was lost is made up for */
+	const struct timespec ts = {.tv_sec = step / 1000, .tv_nsec = step % 1000 * 1000000L};
+	uint64_t until = vm_deadline(msec);
 	uint32_t seen;
 
-	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED)
+	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED && !vm_is_past(until))
 		(void)vm_sys->futex(&h->frozen, FUTEX_WAIT, seen, &ts);
 }
 
@@ -97,7 +99,7 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) {
 		vm_fileh_pin(h);
 		vm_unlock(&vm_map_lock);
-		vm_wait_for_thaw(h);
+		vm_wait_for_thaw(h, VM_FOREVER);
 		vm_fileh_unpin(h);
 		return AGAIN;
 	}
@@ -177,7 +179,7 @@ static int prepare_uffd(struct vma *v, uint64_t pgoff)
 	vm_fileh_pin(h);
 	vm_unlock(&vm_map_lock);
 	if (__atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST))
-		vm_wait_for_thaw(h);
+		vm_wait_for_thaw(h, VM_FOREVER);
 	if (h->lazy && !vm_can_load_lazily())
 		err = load_and_hold(h, pgoff, pgoff + 1);
 	vm_fileh_unpin(h);

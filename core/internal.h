@@ -132,8 +132,12 @@ int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
 
 /* ---- map.c; map lock held ---- */
 
-/* The map lock, once neither h (may be NULL) nor a handle mapped in [start, stop) is frozen. No lock held. */
-void vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop);
+/* The map lock, once neither h (may be NULL) nor a handle mapped in [start, stop) is frozen. No lock held. -EAGAIN: not
+ * within msec, and the lock is not held. */
+int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsigned msec);
+/* vm_map, -EAGAIN when h stays frozen for msec. No lock held. */
+int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
+		  unsigned msec, void **ret_addr);
 /* v, which the kernel has just mapped, becomes one of ours. */
 int vm_vma_track(struct vm_fileh *h, struct vma *v);
 /* Everything stored through v is known after this, and nothing more can be stored. */
@@ -190,8 +194,8 @@ void vm_thread_fork_child(void);
 
 /* ---- fault.c ---- */
 
-/* Wait until touches of h go on. No lock held; h is pinned. */
-void vm_wait_for_thaw(struct vm_fileh *h);
+/* Wait until touches of h go on, for msec at most. No lock held; h is pinned. */
+void vm_wait_for_thaw(struct vm_fileh *h, unsigned msec);
 /* What to load around a touched page: handle's readahead state. Map lock held. */
 void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint64_t *ret_stop);
 

@@ -134,6 +134,24 @@ void vm_wait(uint32_t *seq, uint32_t seen, unsigned timeout_msec)
 	(void)vm_sys->futex(seq, FUTEX_WAIT, seen, &ts);
 }
 
+static uint64_t now_msec(void)
+{
+	struct timespec ts = {0};
+
+	(void)vm_sys->clock_gettime(CLOCK_MONOTONIC, &ts); /* always there */
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+uint64_t vm_deadline(unsigned msec)
+{
+	return msec == VM_FOREVER ? UINT64_MAX : now_msec() + msec;
+}
+
+bool vm_is_past(uint64_t deadline)
+{
+	return deadline != UINT64_MAX && now_msec() >= deadline;
+}
+
 void vm_wake(uint32_t *seq)
 {
 	__atomic_add_fetch(seq, 1, __ATOMIC_RELEASE);

@@ -45,6 +45,10 @@ void vm_lock_reinit(struct vm_lock *l);
 /* Wait for a change of *seq, without losing one: read seq under the lock, unlock, vm_wait(seq, value). Returns after a
  * wake, a change, or timeout_msec. Works between processes. */
 void vm_wait(uint32_t *seq, uint32_t seen, unsigned timeout_msec);
+#define VM_FOREVER UINT32_MAX
+/* When msec have passed from now on, and whether they have. VM_FOREVER: never. */
+uint64_t vm_deadline(unsigned msec);
+bool vm_is_past(uint64_t deadline);
 /* Tell all waiters that something changed. */
 void vm_wake(uint32_t *seq);
 

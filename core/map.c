@@ -17,19 +17,24 @@ static struct vm_fileh *find_frozen(struct vm_fileh *h, uintptr_t start, uintptr
 	return NULL;
 }
 
-void vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop)
+int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsigned msec)
 {
 	struct vm_fileh *frozen;
+	uint64_t until = 0;
 
 	for (;;) {
 		vm_lock(&vm_map_lock);
 		frozen = find_frozen(h, start, stop);
 		if (!frozen)
-			return;
+			return 0;
+		if (!until) /* nobody asks for the time who need not wait */
+			until = vm_deadline(msec);
 		vm_fileh_pin(frozen);
 		vm_unlock(&vm_map_lock);
-		vm_wait_for_thaw(frozen);
+		vm_wait_for_thaw(frozen, msec);
 		vm_fileh_unpin(frozen);
+		if (vm_is_past(until))
+			return -EAGAIN;
 	}
 }
 
@@ -69,7 +74,8 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v)
 	return err;
 }
 
-int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable, void **ret_addr)
+int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
+		  unsigned msec, void **ret_addr)
 {
 	uint64_t pgoff = off >> VM_PAGE_SHIFT, pgstop;
 	struct vma *v;
@@ -90,7 +96,9 @@ int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint
 			return err;
 	}
 	/* what is frozen may be half replaced: nobody gets another view of it */
-	vm_map_lock_thawed(h, 0, 0);
+	err = vm_map_lock_thawed(h, 0, 0, msec);
+	if (err)
+		return err;
 	err = flags & MAP_FIXED ? vm_forget_locked((uintptr_t)addr, (uintptr_t)addr + vm_page_up(len)) : 0;
 	if (err)
 		goto unlock;
@@ -135,6 +143,11 @@ unmap:
 unlock:
 	vm_unlock(&vm_map_lock);
 	return err;
+}
+
+int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable, void **ret_addr)
+{
+	return vm_map_within(h, addr, len, prot, flags, off, writable, VM_FOREVER, ret_addr);
 }
 
 /* ---- unmap ---- */

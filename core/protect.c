@@ -42,7 +42,7 @@ int vm_protect(void *addr, size_t len, int prot)
 
 	if (start % VM_PAGE || !len || stop <= start || (prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC)))
 		return vm_sys->mprotect(addr, len, prot);
-	vm_map_lock_thawed(NULL, start, stop);
+	(void)vm_map_lock_thawed(NULL, start, stop, VM_FOREVER); /* cannot fail */
 	err = vm_vma_split(start, stop);
 	for (size_t i = vm_vma_index(start); !err && i < vm_nvmas && vm_vmas[i]->start < stop; i++)
 		err = may_protect(vm_vmas[i], prot);

@@ -5,6 +5,13 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+static unsigned wait_msec = 10000;
+
+void vm_set_remap_wait(unsigned msec)
+{
+	wait_msec = msec;
+}
+
 /* Is [v->start, stop) one mapping to the kernel? mprotect may have cut it in pieces that are alike again. */
 static bool is_one(const struct vma *v, uintptr_t stop)
 {
@@ -195,7 +202,9 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 	err = load_growth(start, stop, new_len);
 	if (err)
 		return err;
-	vm_map_lock_thawed(NULL, start, stop);
+	err = vm_map_lock_thawed(NULL, start, stop, wait_msec);
+	if (err)
+		return err;
 	v = vm_vma_at(start);
 	if (!v || !is_one(v, stop)) {
 		err = -EFAULT; /* crosses mappings */
@@ -207,10 +216,15 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 		int prot = v->prot, fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
 		bool writable = v->writable, shared = v->shared;
 
+		if (!shared || !(flags & MREMAP_MAYMOVE)) {
+			err = -EINVAL;
+			goto unlock;
+		}
+		vm_fileh_pin(h);
 		vm_unlock(&vm_map_lock);
-		if (!shared || !(flags & MREMAP_MAYMOVE))
-			return -EINVAL;
-		return vm_map(h, new_addr, new_len, prot, MAP_SHARED | fixed, off, writable, ret_addr);
+		err = vm_map_within(h, new_addr, new_len, prot, MAP_SHARED | fixed, off, writable, wait_msec, ret_addr);
+		vm_fileh_unpin(h);
+		return err;
 	}
 	if (flags & MREMAP_FIXED) /* what was there goes, as the kernel has it go */
 		err = vm_forget_locked((uintptr_t)new_addr, (uintptr_t)new_addr + vm_page_up(new_len));

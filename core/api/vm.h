@@ -143,6 +143,9 @@ int vm_unmap(void *addr, size_t len);
 int vm_protect(void *addr, size_t len, int prot);
 int vm_advise(void *addr, size_t len, int advice);
 int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr);
+/* How long vm_remap waits for a commit or an invalidation that holds still what it would move, before it answers -EAGAIN:
+ * 10 seconds, unless set here. */
+void vm_set_remap_wait(unsigned msec);
 /* Something else is about to be placed over [addr, addr + len) with MAP_FIXED: ours there ends. The addresses stay
  * taken (PROT_NONE) until then. */
 int vm_forget(void *addr, size_t len);

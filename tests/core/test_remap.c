@@ -140,6 +140,56 @@ static void whatever_fails_in_a_shrink_leaves_the_old_mapping_and_its_stores(str
 	fail_each(r, 5, 0);
 }
 
+/* An invalidation that hangs in the backend while the mappings are frozen. */
+static pthread_barrier_t is_frozen, go_on;
+static void hang(struct rig_file *f, uint64_t pgoff)
+{
+	(void)f, (void)pgoff;
+	(void)pthread_barrier_wait(&is_frozen);
+	(void)pthread_barrier_wait(&go_on);
+}
+
+static void *invalidate(void *arg)
+{
+	rig_invalidate(arg, 0, 8);
+	return NULL;
+}
+
+static void *remap(void *m)
+{
+	void *p;
+
+	vm_set_remap_wait(10000);
+	return (void *)(intptr_t)vm_remap(m, 8 * VM_PAGE, 16 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p);
+}
+
+static void what_is_frozen_moves_when_it_thaws_or_not_at_all(struct rig *r)
+{
+	pthread_t invalidator, remapper;
+	void *p, *err;
+	char *m;
+
+	(void)pthread_barrier_init(&is_frozen, NULL, 2);
+	(void)pthread_barrier_init(&go_on, NULL, 2);
+	rig_open(r, 16 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	assert_int_equal(rig_load8(m), rig_byte(0));
+	rig_hook_at(r->f, RIG_LOADBLK, hang, NULL);
+	assert_int_equal(pthread_create(&invalidator, NULL, invalidate, r->h), 0);
+	(void)pthread_barrier_wait(&is_frozen);
+	rig_hook_at(r->f, RIG_LOADBLK, NULL, NULL);
+	vm_set_remap_wait(20);
+	assert_int_equal(vm_remap(m, 8 * VM_PAGE, 16 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -EAGAIN);
+	assert_int_equal(vm_remap(m, 0, 4 * VM_PAGE, MREMAP_MAYMOVE, NULL, &p), -EAGAIN);
+	assert_int_equal(vm_fileh_nvmas(r->h), 1);
+	assert_true(vm_is_mapped(m, 8 * VM_PAGE));
+	assert_int_equal(pthread_create(&remapper, NULL, remap, m), 0);
+	(void)pthread_barrier_wait(&go_on);
+	assert_int_equal(pthread_join(invalidator, NULL), 0);
+	assert_int_equal(pthread_join(remapper, &err), 0);
+	assert_null(err);
+}
+
 static void a_second_mapping_comes_from_old_length_zero(struct rig *r)
 {
 	char *m;
@@ -180,6 +230,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(whatever_fails_in_a_growth_that_may_move_leaves_the_old_mapping_and_its_stores),
 	RIG_BOTH(whatever_fails_in_a_move_leaves_the_old_mapping_and_its_stores),
 	RIG_BOTH(whatever_fails_in_a_shrink_leaves_the_old_mapping_and_its_stores),
+	RIG_EAGER(what_is_frozen_moves_when_it_thaws_or_not_at_all),
 	RIG_BOTH(a_second_mapping_comes_from_old_length_zero),
 	RIG_BOTH(moving_onto_another_mapping_of_ours_replaces_it),
 };
