@@ -74,6 +74,28 @@ void pol_file_failed(struct pol_file *m, const char *what, int err)
 
 /* ---- the list ---- */
 
+/* The inodes in the list: a set of 64 classes of them, so that most others are told apart by a look. (atomic) */
+static uint64_t known_classes;
+
+static uint64_t class_of(ino_t ino)
+{
+	return UINT64_C(1) << (((uint64_t)ino * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
+}
+
+bool pol_inode_may_be_known(ino_t ino)
+{
+	return __atomic_load_n(&known_classes, __ATOMIC_ACQUIRE) & class_of(ino);
+}
+
+static void list_changed_locked(void)
+{
+	uint64_t classes = 0;
+
+	for (struct pol_file *m = pol_files; m; m = m->next)
+		classes |= class_of(m->file.ino);
+	__atomic_store_n(&known_classes, classes, __ATOMIC_RELEASE);
+}
+
 static struct pol_file *find_locked(dev_t dev, ino_t ino)
 {
 	struct pol_file *m;
@@ -113,6 +135,7 @@ static void free_if_unused_locked(struct pol_file *m)
 	*pp = m->next;
 	m->next = free_list;
 	free_list = m;
+	list_changed_locked();
 }
 
 bool pol_file_is_live(struct pol_file *m)
@@ -246,6 +269,7 @@ static struct pol_file *add_locked(const struct stat *st, const char *path, cons
 	for (pp = &pol_files; *pp; pp = &(*pp)->next)
 		;
 	*pp = m;
+	list_changed_locked();
 	return m;
 }
 
@@ -293,8 +317,11 @@ int pol_fd_open(int fd, int flags, struct pol_file **ret_m)
 	pol_lock();
 	while ((m = find_locked(st.st_dev, st.st_ino)) && m->busy)
 		pol_wait();
-	if (!m)
+	if (!m) {
 		err = discover_locked(fd, &st, &m);
+		if (m)
+			err = 1;
+	}
 	if (m)
 		m->nfds++;
 	pol_unlock();
@@ -309,15 +336,14 @@ void pol_fd_dup(struct pol_file *m)
 	pol_unlock();
 }
 
-struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
+struct pol_file *pol_file_of_stat(const struct stat *st)
 {
-	struct pol_file *m = NULL;
-	struct stat st;
+	struct pol_file *m;
 
-	if (vm_sys->fstatat(dirfd, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW))
+	if (!pol_inode_may_be_known(st->st_ino))
 		return NULL;
 	pol_lock();
-	while ((m = find_locked(st.st_dev, st.st_ino)) && m->busy)
+	while ((m = find_locked(st->st_dev, st->st_ino)) && m->busy)
 		pol_wait();
 	if (m && !m->h)
 		m = NULL;
@@ -325,6 +351,15 @@ struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
 		m->nfds++;
 	pol_unlock();
 	return m;
+}
+
+struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
+{
+	struct stat st;
+
+	if (vm_sys->fstatat(dirfd, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW))
+		return NULL;
+	return pol_file_of_stat(&st);
 }
 
 /* ---- ended ---- */

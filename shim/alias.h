@@ -12,6 +12,9 @@
 #ifndef SHIM_TAKE_OPEN
 #define SHIM_TAKE_OPEN(x)
 #endif
+#ifndef SHIM_TAKE_MADE
+#define SHIM_TAKE_MADE(x)
+#endif
 #ifndef SHIM_TAKE_CLOSE
 #define SHIM_TAKE_CLOSE(x)
 #endif

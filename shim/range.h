@@ -1,28 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* Is an address ours? Asked before nearly every call, so most answers come from the hull of all that was ever
- * mapped, without a lock; only within it policy is asked, and that has to be entered. */
+/*
+ * Is an address ours? Asked before nearly every call, so most answers come from the spans in which something was ever
+ * mapped, without a lock; only within one policy is asked, and that has to be entered.
+ */
 #ifndef SHIM_RANGE_H
 #define SHIM_RANGE_H
 
 #include "enter.h"
 
-extern _Atomic(uintptr_t) shim_hull_start, shim_hull_stop;
+#define SHIM_NSPANS 16u /* the last one takes in all that finds no place */
+
+/* [start, stop); they only grow. */
+struct shim_span {
+	_Atomic(uintptr_t) start, stop;
+};
+extern struct shim_span shim_spans[SHIM_NSPANS];
+extern atomic_uint shim_nspans;
 
 /* Policy placed a mapping here. */
 void shim_range_add(const void *addr, size_t len);
 /* The slow half of shim_range_is_managed. */
-bool shim_range_ask(const void *addr, size_t len);
+bool shim_range_ask(uintptr_t start, size_t len);
 
 /* Does [addr, addr + len) touch a managed mapping? Not entered; errno untouched. */
 static inline bool shim_range_is_managed(const void *addr, size_t len)
 {
-	uintptr_t a = (uintptr_t)addr;
+	uintptr_t start = (uintptr_t)addr, stop = start + len < start ? UINTPTR_MAX : start + len;
+	unsigned i, n = atomic_load_explicit(&shim_nspans, memory_order_acquire);
 
-	if (!len || a >= atomic_load_explicit(&shim_hull_stop, memory_order_relaxed))
-		return false;
-	if (a + len > a && a + len <= atomic_load_explicit(&shim_hull_start, memory_order_relaxed))
-		return false;
-	return shim_range_ask(addr, len);
+	for (i = 0; i < n; i++)
+		if (start < atomic_load_explicit(&shim_spans[i].stop, memory_order_relaxed) &&
+		    stop > atomic_load_explicit(&shim_spans[i].start, memory_order_relaxed))
+			return len && shim_range_ask(start, len);
+	return false;
 }
 
 #endif

@@ -75,7 +75,7 @@ SHIM_EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_
 	}
 	if (__builtin_expect(atomic_load_explicit(&shim_state, memory_order_acquire) == SHIM_NEW, 0))
 		shim_start(); /* a constructor that runs before ours */
-	if (shim_is_idle() || shim_is_stranger())
+	if (shim_is_idle() || (shim_fd_is_foreign(fd) && !(flags & MAP_FIXED)) || shim_is_stranger())
 		return shim_real.mmap(addr, len, prot, flags, fd, off);
 	err = map_file(addr, len, prot, flags, fd, off, &ret);
 	if (err == -ENOTSUP)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* rename and unlink: the journal of a managed file goes by the file's name. */
 #include "real.h"
+#include "fd.h"
 #include "lend.h"
 
 #define SHIM_TAKE_NAME(x) x
@@ -16,6 +17,14 @@ static int real_rename(int olddirfd, const char *old, int newdirfd, const char *
 	return shim_real.renameat2(olddirfd, old, newdirfd, new, flags);
 }
 
+/* A name was given, or not: the result of the call that tried. Not entered. */
+static int named(int ret)
+{
+	if (ret == 0 && !shim_is_idle())
+		shim_fd_named();
+	return ret;
+}
+
 static int rename_with(int olddirfd, const char *old, int newdirfd, const char *new, unsigned flags)
 {
 	struct pol_rename held;
@@ -23,7 +32,7 @@ static int rename_with(int olddirfd, const char *old, int newdirfd, const char *
 	int err;
 
 	if (shim_is_quiet() || shim_is_stranger())
-		return real_rename(olddirfd, old, newdirfd, new, flags);
+		return named(real_rename(olddirfd, old, newdirfd, new, flags));
 	STRING(old)
 	STRING(new)
 	shim_enter(&s);
@@ -33,7 +42,7 @@ static int rename_with(int olddirfd, const char *old, int newdirfd, const char *
 		pol_rename_end(&held, !err);
 	}
 	shim_leave(&s);
-	return (int)shim_return(err);
+	return named((int)shim_return(err));
 }
 
 SHIM_EXPORT int rename(const char *old, const char *new)
@@ -49,6 +58,29 @@ SHIM_EXPORT int renameat(int olddirfd, const char *old, int newdirfd, const char
 SHIM_EXPORT int renameat2(int olddirfd, const char *old, int newdirfd, const char *new, unsigned flags)
 {
 	return rename_with(olddirfd, old, newdirfd, new, flags);
+}
+
+SHIM_BORROWED(int, linkat, (int olddirfd, const char *old, int newdirfd, const char *new, int flags),
+	      (olddirfd, old, newdirfd, new, flags))
+static __attribute__((noinline)) int link_with(int olddirfd, const char *old, int newdirfd, const char *new, int flags)
+{
+	struct shim_loan loan;
+
+	loan.n = 0;
+	STRING(old)
+	STRING(new)
+	SHIM_LENDING_CALL(linkat, (olddirfd, old, newdirfd, new, flags));
+}
+
+SHIM_EXPORT int link(const char *old, const char *new)
+{
+	return named(shim_is_quiet() ? shim_real.link(old, new) : link_with(AT_FDCWD, old, AT_FDCWD, new, 0));
+}
+
+SHIM_EXPORT int linkat(int olddirfd, const char *old, int newdirfd, const char *new, int flags)
+{
+	return named(shim_is_quiet() ? shim_real.linkat(olddirfd, old, newdirfd, new, flags)
+				     : link_with(olddirfd, old, newdirfd, new, flags));
 }
 
 static int unlink_with(int dirfd, const char *path, int flags, int (*real)(int dirfd, const char *path, int flags))

@@ -53,9 +53,10 @@ int pol_event_all(enum pol_event ev);
 /* ---- descriptors ---- */
 
 /* A descriptor of the program was just opened (or is looked at for the first time): does a rule match its file?
- * 0 and *ret_m = NULL: no. 0 and a file: yes, counted as one more descriptor of it, until pol_fd_close; a
- * journal left by a crash was replayed first, and what is wrong with it is in the log. That a file cannot be managed
- * is told by pol_mmap. -errno: there is no memory to know it. flags: those of open(2), from F_GETFL if need be. */
+ * 0 and *ret_m = NULL: no. A file: yes, counted as one more descriptor of it, until pol_fd_close; the result is 1 when
+ * none of it was known before, by whatever name: a journal left by a crash was replayed then, and what is wrong with it is in
+ * the log. That a file cannot be managed is told by pol_mmap. -errno: there is no memory to know it. flags: those of
+ * open(2), from F_GETFL if need be. */
 int pol_fd_open(int fd, int flags, struct pol_file **ret_m);
 /* One more descriptor of m (dup). */
 void pol_fd_dup(struct pol_file *m);
@@ -65,6 +66,10 @@ int pol_fd_close(struct pol_file *m);
 /* Path about to be opened with O_TRUNC, or truncate(2)'d: the managed file with a live handle behind it, counted
  * as by pol_fd_open, or NULL. */
 struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow);
+/* The same for a file that was looked up already. */
+struct pol_file *pol_file_of_stat(const struct stat *st);
+/* Could a file of this inode number be found by that? Lock-free. */
+bool pol_inode_may_be_known(ino_t ino);
 /* Names are about to change: old becomes new (which goes, or with RENAME_EXCHANGE becomes old), or with new = NULL old
  * goes. The journals of live files go by their names: these files are held until pol_rename_end, which is told whether
  * it happened. -errno: it must not. */

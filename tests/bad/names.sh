@@ -54,6 +54,21 @@ t_rename_by_itself() {
 	rm -f .a.dat.txmap .tmp.txmap
 }
 
+t_rename_before_map() {
+	claim 'a temporary file that no rule matches, renamed to a name that one does, then mapped'
+	rm -f ./*; make_file a.dat o 64K; make_file tmp x 64K
+	glob="$dir/*.dat" set=commit=msync
+	start
+	order "open $dir/tmp" ok
+	order "rename $dir/tmp $dir/a.dat" ok
+	order 'map 0' ok; order 'store 0 fresh' ok
+	holds a.dat xxxxx
+	order msync ok
+	holds a.dat fresh
+	stop
+	unset glob
+}
+
 t_rename_by_others() {
 	claim 'renamed by somebody else: commits go on, and after kill -9 nothing is lost without a word'
 	begin
@@ -218,6 +233,7 @@ t_directories() {
 
 each t_rename_by_itself
 each t_directories
+each t_rename_before_map
 each t_rename_by_others
 each t_unlinked
 each t_links
