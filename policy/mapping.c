@@ -230,6 +230,19 @@ int pol_madvise(void *addr, size_t len, int advice)
 	return err == -EINVAL && ready == -ENXIO ? -EFAULT : err;
 }
 
+/* The kernel's own refusals are for the program to tell; ours are not what it could expect. */
+static void log_mremap(const void *old, size_t old_len, size_t new_len, int err)
+{
+	enum pol_log_level level = err == -EAGAIN ? POL_LOG_WARN : POL_LOG_INFO;
+	struct touched t;
+
+	if (!pol_log_is_on(level) || touched_get(&t, (void *)old, old_len ? old_len : 1))
+		return;
+	pol_log(level, "%s: mremap from %zu to %zu bytes: %s", t.n ? t.m[0]->path : "?", old_len, new_len,
+		pol_errno_name(err));
+	touched_put(&t, pol_file_put);
+}
+
 int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
 	struct touched t;
@@ -237,6 +250,8 @@ int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_a
 
 	if (!err)
 		err = vm_remap(old, old_len, new_len, flags, new_addr, ret_addr);
+	if (err)
+		log_mremap(old, old_len, new_len, err);
 	touched_end(&t, !err, pol_file_put);
 	return err;
 }
