@@ -81,7 +81,7 @@ int pol_file_leave(struct vm_bigfile *f);
 int pol_file_look(struct vm_bigfile *f, bool anyway);
 /* Around what changes the file ourselves; looks before. */
 struct pol_file_own {
-	int64_t from_nsec;
+	int64_t from_nsec, real_nsec, mono_nsec;
 };
 int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own);
 void pol_file_own_end(struct vm_bigfile *f, const struct pol_file_own *own);

@@ -95,6 +95,8 @@ int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own)
 {
 	int err = pol_file_look(f, false);
 
+	own->mono_nsec = now_nsec(CLOCK_MONOTONIC);
+	own->real_nsec = now_nsec(CLOCK_REALTIME);
 	own->from_nsec = now_nsec(CLOCK_REALTIME_COARSE); /* the earliest that the kernel would use */
 	return err < 0 ? err : 0;
 }
@@ -102,11 +104,17 @@ int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own)
 void pol_file_own_end(struct vm_bigfile *f, const struct pol_file_own *own)
 {
 	struct pol_file_shared *s = f->shared;
+	int64_t to = now_nsec(CLOCK_REALTIME);
+	/* somebody may set the clock meanwhile: a time from before that, and one from after it, is ours */
+	int64_t to_unset = own->real_nsec + now_nsec(CLOCK_MONOTONIC) - own->mono_nsec;
+	int64_t from = own->from_nsec < to ? own->from_nsec : to;
 
 	if (s->foreign) /* the time of it is gone, the fact stays */
 		return;
-	if (!s->own_to_nsec)
-		s->own_from_nsec = own->from_nsec;
-	s->own_to_nsec = now_nsec(CLOCK_REALTIME);
+	if (!s->own_to_nsec || from < s->own_from_nsec)
+		s->own_from_nsec = from;
+	to = to > to_unset ? to : to_unset;
+	if (to > s->own_to_nsec)
+		s->own_to_nsec = to;
 	(void)pol_file_basics(f->fd, &s->size, NULL); /* a size that is unknown is taken for a change: safe */
 }

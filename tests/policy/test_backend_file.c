@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /* ---- committing ---- */
 
@@ -120,75 +119,7 @@ static void a_commit_larger_than_a_frame_is_streamed(void **state)
 	free(back);
 }
 
-/* ---- outside changes ---- */
-
-/* It looks at most once a millisecond, and a file's time goes on by ticks of up to 10. */
-static void until_it_looks_again(void)
-{
-	struct timespec from, now;
-
-	clock_gettime(CLOCK_MONOTONIC, &from);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < 12000000);
-}
-
-static void a_commit_between_looks_does_not_hide_a_change_before_it(void **state)
-{
-	struct rig *r = *state;
-	struct image next = r->now;
-	uint64_t rnd = 3;
-
-	assert_int_equal(ops->changed(&r->f, 0), 0);
-	until_it_looks_again();
-	assert_int_equal(utimensat(AT_FDCWD, r->box.data, NULL, 0), 0);
-	set_byte(&next, 1, 98);
-	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
-	until_it_looks_again();
-	assert_int_equal(ops->changed(&r->f, 0), 1);
-}
-
-static void many_commits_are_no_change_by_somebody_else(void **state)
-{
-	struct rig *r = *state;
-	struct image next = r->now;
-	uint64_t rnd = 4;
-
-	for (int i = 0; i < 200; i++) {
-		set_byte(&next, 1, (unsigned char)i);
-		assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
-		assert_int_equal(ops->changed(&r->f, 0), 0);
-		if (i % 50 == 0)
-			until_it_looks_again();
-	}
-}
-
-static void a_change_by_somebody_else_is_seen_until_accepted(void **state)
-{
-	struct rig *r = *state;
-	struct image next = r->now;
-	uint64_t rnd = 2;
-
-	set_byte(&next, 1, 99);
-	assert_int_equal(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd), 0);
-	assert_int_equal(ops->changed(&r->f, 0), 0);
-	until_it_looks_again();
-	image_put(r->box.data, &next);
-	assert_int_equal(ops->changed(&r->f, 0), 1);
-	assert_int_equal(ops->changed(&r->f, 1), 1);
-	assert_int_equal(ops->changed(&r->f, 0), 0);
-}
-
-static void a_file_shortened_by_somebody_else_loads_zeros(void **state)
-{
-	struct rig *r = *state;
-	struct image shorter = r->now;
-
-	memset(shorter.bytes + 50, 0, IMAGE_MAX - 50);
-	shorter.size = 50;
-	assert_int_equal(truncate(r->box.data, 50), 0);
-	assert_loads(r, &shorter);
-}
+/* ---- the file as others left it ---- */
 
 static void holes_are_skipped(void **state)
 {
@@ -307,19 +238,6 @@ static void an_idle_file_has_no_journal_until_the_next_commit(void **state)
 	}
 }
 
-static void reserved_space_is_there_and_no_outside_change(void **state)
-{
-	struct rig *r = *state;
-	struct stat before, after;
-
-	assert_int_equal(stat(r->box.data, &before), 0);
-	assert_int_equal(ops->reserve(&r->f, 0, 1 << 20), 0);
-	assert_int_equal(stat(r->box.data, &after), 0);
-	assert_int_equal(after.st_size, before.st_size);
-	assert_true(after.st_blocks >= (1 << 20) / 512);
-	assert_int_equal(ops->changed(&r->f, 0), 0);
-}
-
 /* ---- processes ---- */
 
 static void an_idle_child_leaves_the_journal_to_its_parent(void **state)
@@ -404,10 +322,6 @@ int main(void)
 		T(a_random_workload_is_what_it_should_be_after_each_commit),
 		T(bytes_equal_to_what_a_cut_took_away_are_committed),
 		T(a_commit_larger_than_a_frame_is_streamed),
-		T(a_change_by_somebody_else_is_seen_until_accepted),
-		T(a_commit_between_looks_does_not_hide_a_change_before_it),
-		T(many_commits_are_no_change_by_somebody_else),
-		T(a_file_shortened_by_somebody_else_loads_zeros),
 		T(holes_are_skipped),
 		T(a_removed_journal_is_replaced),
 		T(the_journal_has_the_files_mode_and_goes_at_close),
@@ -417,7 +331,6 @@ int main(void)
 		T(journals_of_equal_names_do_not_meet_in_a_directory),
 		T(a_name_of_full_length_has_a_journal),
 		T(an_idle_file_has_no_journal_until_the_next_commit),
-		T(reserved_space_is_there_and_no_outside_change),
 		T(an_idle_child_leaves_the_journal_to_its_parent),
 		T(parent_and_child_commit_in_turns_through_one_journal),
 	};
