@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -24,6 +25,7 @@
 #define IDLE_USEC  (60u * 1000000u) /* a client that is silent this long goes */
 #define EVICT_USEC (1u * 1000000u)  /* ... or this long, when another waits for its place */
 #define STACK_LEN  (1u << 20)
+#define LAST_USEC  20000 /* so often the helper looks whether only helpers are left */
 
 enum { IDLE, RUNNING, STOPPING };
 
@@ -31,6 +33,7 @@ static int state = IDLE; /* (atomic) */
 static int event_fd = -1;
 static int listen_fd = -1;
 static pid_t listen_pid; /* whose socket file it is */
+static int main_ended; /* or is about to (atomic) */
 static bool warned;	 /* about the socket, once also for all children */
 static struct pol_client clients[NCLIENTS] = {[0 ... NCLIENTS - 1] = {.fd = -1}}; /* the thread's alone */
 
@@ -174,6 +177,23 @@ static bool turn(int64_t tick_usec, bool more)
 	return more;
 }
 
+void pol_main_thread_ends(void)
+{
+	__atomic_store_n(&main_ended, 1, __ATOMIC_RELEASE);
+	pol_control_kick();
+}
+
+/* The process ends with its last thread. libc takes ours for one of those: then it is ours to do. */
+static void end_with_the_last(void)
+{
+	const uint64_t none = 0;
+
+	if (!vm_thread_is_last())
+		return;
+	(void)vm_sys->sigprocmask(SIG_SETMASK, &none, NULL); /* exit handlers are the program's: they may fault */
+	exit(0);
+}
+
 static void *helper(void *arg)
 {
 	bool more = false;
@@ -185,6 +205,10 @@ static void *helper(void *arg)
 
 		pol_managed_deferred();
 		tick_usec = pol_managed_tick();
+		if (__atomic_load_n(&main_ended, __ATOMIC_ACQUIRE)) {
+			end_with_the_last();
+			tick_usec = tick_usec < 0 || tick_usec > LAST_USEC ? LAST_USEC : tick_usec;
+		}
 		more = turn(tick_usec, more);
 	}
 	for (struct pol_client *c = clients; c < clients + NCLIENTS; c++) {
@@ -270,6 +294,7 @@ void pol_control_fork_child(void)
 	listen_pid = 0; /* the file is the parent's */
 	state = IDLE;
 	warned = true; /* a child that locked itself in has none, and its output is the program's */
+	main_ended = 0; /* whoever forked is the main thread */
 	if (ran)
 		(void)pol_control_start();
 }

@@ -59,6 +59,8 @@ void vm_set_lock_hook(const struct vm_lock_hook *hook);
 /* To be called first in every helper thread: it does not store into the program's memory, and is not counted as one that
  * might. */
 void vm_thread_begin(void);
+/* In a helper: has the main thread ended, and every other one that is no helper? */
+bool vm_thread_is_last(void);
 
 /* ---- handles ---- */
 

@@ -30,6 +30,9 @@ void pol_fork_prepare(void);
 void pol_fork_parent(void);
 void pol_fork_child(void);
 
+/* The main thread is about to end, and the process with it once all others have, too: those of ours do not count. */
+void pol_main_thread_ends(void);
+
 /* The events of policy/trigger.c that may commit. */
 enum pol_event {
 	POL_EV_MSYNC,
