@@ -5,16 +5,14 @@
  *	state  63      62         61..31    30..0
  *	       CLOSED  EXCLUSIVE  exports   users
  *
- *	          enter, export: +1            leave, unexport: -1
- *	        ┌──────────────────┐
- *	      open ── resize ──▶ EXCLUSIVE ── its end ──▶ open
- *	        │ close              │ close
- *	      CLOSED ◀── its end ────┘
- *	        │ the last one out
- *	      CLOSED and EXCLUSIVE, nobody there: the mapping is given back
+ *	enter, export    open                  -> one more is there
+ *	leave, unexport  any                   -> one less
+ *	resize           open, no others there -> EXCLUSIVE, and back when it is done
+ *	close            any                   -> CLOSED
+ *	the last one out CLOSED, nobody there  -> CLOSED EXCLUSIVE: the mapping is given back
  *
- * Each arrow is one compare-and-swap, so that of several who leave exactly one finds itself the last, and who is refused
- * was never there. One who resizes is a user, too, until it is done: so the view does not go under it.
+ * Each arrow is one compare-and-swap, so that of several who leave exactly one finds itself the last, and who
+ * is refused was never there. One who resizes is a user, too, until it is done: the view does not go under it.
  */
 #include "internal.h"
 #include <errno.h>
@@ -196,15 +194,16 @@ static void end_exclusive(struct vm_view *v)
 	(void)__atomic_fetch_and(&v->state, ~EXCLUSIVE, __ATOMIC_RELEASE);
 }
 
-/* Give back what is mapped from maplen on. What cannot be given back stays, beyond the view's end, until all of it goes. */
+/* Give back what is mapped from maplen on. What cannot be given back stays, beyond the view's end, until all
+ * of it goes. */
 static void trim(struct vm_view *v, size_t maplen)
 {
 	if (maplen < v->maplen && !vm_unmap((char *)v->addr + maplen, v->maplen - maplen))
 		v->maplen = maplen;
 }
 
-/* The same pages at another place, where maplen fits. The old place goes last, when nothing else can fail, and what it
- * cannot be without is taken back. */
+/* The same pages at another place, where maplen fits. The old place goes last, when nothing else can fail,
+ * and what it cannot be without is taken back. */
 static int move(struct vm_view *v, size_t maplen, uint64_t size)
 {
 	uint64_t was = vm_fileh_size(v->fileh);
@@ -258,7 +257,8 @@ int vm_view_resize(struct vm_view *v, size_t len, unsigned ninside, void **ret_a
 
 	if (look(v) & CLOSED)
 		return -EBADF;
-	if (!len || len > SIZE_MAX - VM_PAGE || v->off + len < v->off || vm_npages(v->off + len) > VM_MAX_PGOFF)
+	if (!len || len > SIZE_MAX - VM_PAGE || v->off + len < v->off ||
+	    vm_npages(v->off + len) > VM_MAX_PGOFF)
 		return -EINVAL;
 	if (!v->can_resize)
 		return -EACCES;

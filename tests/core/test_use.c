@@ -95,12 +95,14 @@ static void unwall(void *p)
 /* Room behind the view: it can. The view lies in a place that was wide enough. */
 static void open_view_with_room(struct rig *r, uint64_t npages, uint64_t npages_room)
 {
-	char *place = mmap(NULL, (npages + npages_room) * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *place =
+		mmap(NULL, (npages + npages_room) * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *p;
 
 	assert_ptr_not_equal(place, MAP_FAILED);
 	open_view(r, npages * VM_PAGE, 0);
-	assert_int_equal(vm_remap(view.addr, view.maplen, view.maplen, MREMAP_MAYMOVE | MREMAP_FIXED, place, &p), 0);
+	assert_int_equal(
+		vm_remap(view.addr, view.maplen, view.maplen, MREMAP_MAYMOVE | MREMAP_FIXED, place, &p), 0);
 	view.addr = place;
 	if (npages_room)
 		assert_int_equal(munmap(place + npages * VM_PAGE, npages_room * VM_PAGE), 0);
@@ -328,7 +330,8 @@ static void a_shrink_gives_the_addresses_back(struct rig *r)
 	assert_true(unmapped_all(p + 2 * VM_PAGE, 6));
 	assert_int_equal(rig_touch(p + 3 * VM_PAGE), SIGSEGV);
 	assert_int_equal(resize(8), 0);
-	assert_int_equal(rig_load8(enter(NULL) + 3 * VM_PAGE), 0); /* what the shrink took does not come back */
+	assert_int_equal(rig_load8(enter(NULL) + 3 * VM_PAGE),
+			 0); /* what the shrink took does not come back */
 	leave();
 }
 
@@ -543,7 +546,8 @@ static void checks_come_in_the_order_closed_exclusive_exported_in_use(struct rig
 	rig_open(r, 4 * VM_PAGE);
 	open_view_with_room(r, 4, 12);
 	(void)export();
-	assert_int_equal(resize_with(5, try_all), 0); /* exclusive, exported, and the one who resizes is there */
+	assert_int_equal(resize_with(5, try_all),
+			 0); /* exclusive, exported, and the one who resizes is there */
 	assert_int_equal(saw[2], -EAGAIN);
 	w = wall();
 	(void)enter(NULL);
@@ -594,7 +598,8 @@ static void fail_each(struct rig *r, uint64_t npages, bool in_place)
 			assert_int_equal(after.npages_dirty, before.npages_dirty);
 			assert_int_equal(after.npages_resident, before.npages_resident);
 			for (unsigned pg = 0; pg < 8; pg++)
-				assert_int_equal((uint8_t)rig_load8(p + pg * VM_PAGE), pg == 3 ? 100 + nth : rig_byte(pg));
+				assert_int_equal((uint8_t)rig_load8(p + pg * VM_PAGE),
+						 pg == 3 ? 100 + nth : rig_byte(pg));
 			assert_int_equal(vm_view_resize(&view, npages * VM_PAGE, 0, &addr), 0);
 		}
 		assert_int_equal((uint8_t)rig_load8((char *)addr + 3 * VM_PAGE), 100 + nth);

@@ -2,8 +2,8 @@
 /*
  * Eight threads use a view while others resize, export, commit and close it.
  *
- * Each user has a place of its own in every page, where it counts. Pages below NKEPT are never cut off: what a user reads
- * there is what it stored last. In pages above it can also be zero, after a shrink.
+ * Each user has a place of its own in every page, where it counts. Pages below NKEPT are never cut off: what
+ * a user reads there is what it stored last. In pages above it can also be zero, after a shrink.
  *
  * STRESS_OPS: how often the view is resized (10000; a quarter of that in the later cases).
  */
@@ -26,7 +26,7 @@ struct user {
 
 static struct vm_view view;
 static struct vm_fileh *handle;
-static bool stop;    /* (atomic) */
+static bool stop;      /* (atomic) */
 static unsigned ngone; /* (atomic) */
 static struct user users[NUSERS];
 
@@ -185,7 +185,8 @@ static void start(unsigned nexporters)
 	for (unsigned i = 0; i < NUSERS; i++) {
 		users[i].no = i;
 		users[i].random = 0x9e3779b97f4a7c15ull * (i + 1);
-		must(!pthread_create(&users[i].thread, NULL, i < nexporters ? export : use, &users[i]), "pthread_create");
+		must(!pthread_create(&users[i].thread, NULL, i < nexporters ? export : use, &users[i]),
+		     "pthread_create");
 	}
 }
 
