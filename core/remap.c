@@ -97,13 +97,14 @@ static int track_back(struct vma *v, uintptr_t start, uintptr_t stop)
 	return vm_vma_track(v->fileh, v);
 }
 
-/* Can a mapping become longer where it is, up to stop? Asked first, since one that cannot is best left alone. */
+/* Can a mapping become longer where it is, up to stop? Asked first, since one that cannot is best left alone. Other
+ * reasons than that something is there are the kernel's to find. */
 static bool has_room(uintptr_t start, uintptr_t stop)
 {
 	void *p = vm_sys->mmap((void *)start, stop - start, PROT_NONE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 
-	return !vm_sys_err(p) && !vm_sys->munmap(p, stop - start);
+	return vm_sys_err(p) ? vm_sys_err(p) != -EEXIST : !vm_sys->munmap(p, stop - start);
 }
 
 /* [start, stop), which is one, moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked

@@ -39,7 +39,7 @@ int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
 	return 0;
 }
 
-int vm_fileh_resize_busy(struct vm_fileh *h, uint64_t size)
+static int change_size(struct vm_fileh *h, uint64_t size)
 {
 	uint64_t was;
 	int err;
@@ -53,7 +53,20 @@ int vm_fileh_resize_busy(struct vm_fileh *h, uint64_t size)
 	h->stored_here |= !err && size != was;
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
-	return err ? err : vm_load_private(h, was, size);
+	return err;
+}
+
+int vm_fileh_resize_busy(struct vm_fileh *h, uint64_t size)
+{
+	uint64_t was = vm_fileh_size(h);
+	int err = change_size(h, size);
+
+	if (err)
+		return err;
+	err = vm_load_private(h, was, size);
+	if (err)
+		(void)change_size(h, was); /* err is the one to report */
+	return err;
 }
 
 int vm_fileh_resize(struct vm_fileh *h, uint64_t size)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
+#include "faulty_sys.h"
 
 static void beyond_the_end_is_sigbus_and_after_a_growth_it_is_zeros(struct rig *r)
 {
@@ -214,6 +215,31 @@ static void a_private_mapping_that_reads_what_grew_hides_no_store(struct rig *r)
 	assert_int_equal(rig_load8(m + 901 * VM_PAGE), 7);
 }
 
+/* A private mapping shows what the file grows by: those pages are loaded then. */
+static void a_growth_whose_pages_cannot_be_loaded_changes_nothing(struct rig *r)
+{
+	unsigned nth, nfailed = 0;
+	int err = 0;
+	char *m, *p;
+
+	rig_open(r, 4 * VM_PAGE);
+	m = rig_map(r->h, 0, 4);
+	p = rig_map_with(r->h, 0, 8, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	for (nth = 1; !nfailed || faulty_has_failed(); nth++) {
+		rig_store8(m, (char)(100 + nth));
+		faulty_arm(FAULTY_ALL & ~FAULTY_BIT(madvise), nth, ENOMEM, 0);
+		err = vm_fileh_resize(r->h, 8 * VM_PAGE);
+		(void)faulty_disarm();
+		nfailed += err != 0;
+		assert_int_equal(vm_fileh_size(r->h), (err ? 4 : 8) * VM_PAGE);
+		assert_int_equal(rig_touch(p + 7 * VM_PAGE), err ? SIGBUS : 0);
+		assert_int_equal((uint8_t)rig_load8(m), 100 + nth);
+		vm_check();
+		rig_resize(r->h, 4 * VM_PAGE);
+	}
+	assert_int_equal(err, 0);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(beyond_the_end_is_sigbus_and_after_a_growth_it_is_zeros),
 	RIG_BOTH(a_size_alone_is_committed),
@@ -226,5 +252,6 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_discard_after_a_shrink_restores_the_size),
 	RIG_EAGER(a_discard_that_fails_is_torn_until_one_succeeds),
 	RIG_BOTH(a_private_mapping_that_reads_what_grew_hides_no_store),
+	RIG_BOTH(a_growth_whose_pages_cannot_be_loaded_changes_nothing),
 };
 RIG_MAIN(cases)
