@@ -48,6 +48,9 @@ int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_c
 	/* a forked child wrote, and was killed: this process, that only reads the file, has to bring it home */
 	if (err == -EBADF && !own_only && !m->file.writable && !pol_file_go_live(m, m->file.fd, true))
 		err = vm_fileh_commit(h, durable, m->rule->overwrite, ret);
+	/* the journal may be full of what is in the file by now: from its beginning there is more room */
+	if ((err == -ENOSPC || err == -EDQUOT) && !vm_fileh_checkpoint(h))
+		err = vm_fileh_commit(h, durable, m->rule->overwrite, ret);
 	pol_lock();
 	if (err) {
 		m->nfailed++;

@@ -121,6 +121,25 @@ t_disk_full() {
 	umount full
 }
 
+t_start_over() {
+	claim 'commits larger than a frame on a small disk: the journal starts over where its end does not fit'
+	[ "$(id -u)" = 0 ] || return
+	mkdir full
+	mount_or_skip -t tmpfs -o size=12m tmpfs "$dir/full" || return
+	chmod 777 full
+	set="journal=$dir/full"
+	make_file a.dat x 4M
+	start
+	order "open $dir/a.dat" ok; order 'map 0' ok
+	local i
+	for i in a b c d e f g h; do
+		order "fill 0 3M $i" ok; order msync ok
+		holds a.dat "$i$i$i"
+	done
+	stop; is 0; silent
+	umount full
+}
+
 t_holes() {
 	claim 'commits into the holes of a sparse file on a full disk, the journal elsewhere'
 	[ "$(id -u)" = 0 ] || return
@@ -205,6 +224,7 @@ start_limited() { # in a subshell with the limit
 
 each_user t_journal_place
 each t_disk_full
+each t_start_over
 each t_holes
 each t_growth
 each t_fsize
