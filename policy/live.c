@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 
 static unsigned nlive; /* (atomic) */
@@ -107,6 +108,28 @@ static int become_writable(struct pol_file *m, int fd)
 	return err;
 }
 
+/* Is one of the three descriptors that libc has streams on this file? */
+static bool is_standard(const struct pol_file *m)
+{
+	struct stat st;
+
+	for (int fd = 0; fd < 3; fd++)
+		if (!vm_sys->fstat(fd, &st) && st.st_ino == m->file.ino && st.st_dev == m->file.dev)
+			return true;
+	return false;
+}
+
+int pol_file_has_stream(struct pol_file *m)
+{
+	pol_lock();
+	m->has_stream = true;
+	pol_unlock();
+	if (!m->h)
+		return 0;
+	pol_log(POL_LOG_ERROR, "%s: freopen: the file is mapped, and a stream that is not of it cannot be made so", m->path);
+	return -EOPNOTSUPP;
+}
+
 static void first_live(void);
 
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
@@ -142,6 +165,9 @@ int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
 	pol_unlock();
 	if (!err && !was_live) {
 		first_live();
+		if (m->has_stream || is_standard(m))
+			pol_log(POL_LOG_WARN, "%s: is mapped, and standard input or output, or freopen'd: what goes through such a "
+				"stream passes the mapping by", m->path);
 		pol_log(POL_LOG_INFO, "%s: managed by rule '%s', backend %s", m->path, m->rule->name, m->file.ops->name);
 	} else if (err) {
 		pol_file_failed(m, "cannot be managed", err);

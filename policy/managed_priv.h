@@ -26,6 +26,7 @@ struct pol_file {
 	unsigned refs;		     /* callers at work */
 	unsigned nending;	     /* callers that took away what may be the last use, and wait for refs and busy */
 	unsigned nfds;		     /* the program's descriptors */
+	bool has_stream;	     /* a stdio stream of libc's own was opened on it */
 	bool busy;		     /* going live or ending: others wait */
 	bool fd_writable;	     /* may file.fd be written, whoever uses it? */
 	int fd_before;		     /* a descriptor of the file that was replaced: closing it would drop locks (home) */

@@ -188,8 +188,68 @@ SHIM_EXPORT FILE *fopen(const char *restrict path, const char *restrict mode)
 	return ours;
 }
 
-/* A stream of ours keeps its number, and so its cookie, when another file comes to it. Streams of libc's stay
- * so, on whatever file: a FILE cannot change its kind. */
+/* A stream of libc's stays so, on whatever file: a FILE cannot change its kind. May it be on this one? */
+static int look_at_path(const char *path)
+{
+	struct pol_file *m;
+	struct shim_scope s;
+	int err;
+
+	if (!pol_nlive())
+		return 0;
+	shim_enter(&s);
+	m = pol_file_of_path(AT_FDCWD, path, true);
+	err = m ? pol_file_has_stream(m) : 0;
+	if (m)
+		(void)pol_fd_close(m);
+	shim_leave(&s);
+	return err;
+}
+
+static int look_at_fd(int fd)
+{
+	struct pol_file *m;
+	struct shim_scope s;
+	int err;
+
+	shim_enter(&s);
+	if (shim_fd_for_map(fd, &m) < 0)
+		m = NULL;
+	err = m ? pol_file_has_stream(m) : 0;
+	if (m)
+		pol_file_put(m);
+	shim_leave(&s);
+	return err;
+}
+
+static FILE *reopen_libcs(const char *path, const char *mode, FILE *f)
+{
+	int saved = errno, fd = fileno(f), err = path ? look_at_path(path) : look_at_fd(fd);
+	FILE *g;
+
+	errno = saved;
+	if (err) {
+		(void)shim_own_fclose(f); /* as when it could not be opened */
+		errno = -err;
+		return NULL;
+	}
+	if (shim_fd_forget(fd) && !shim_is_stranger()) {
+		struct shim_scope s;
+
+		shim_enter(&s);
+		(void)shim_fd_closing(fd); /* freopen has no way to tell; policy logged it */
+		shim_leave(&s);
+	}
+	g = shim_real.freopen(path, mode, f);
+	if (g) {
+		saved = errno;
+		(void)look_at_fd(fileno(g));
+		errno = saved;
+	}
+	return g;
+}
+
+/* A stream of ours keeps its number, and so its cookie, when another file comes to it. */
 SHIM_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, FILE *restrict f)
 {
 	char name[32];
@@ -200,7 +260,7 @@ SHIM_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, 
 	if (pol_nlive())
 		STRING(path)
 	if (!shim_is_on_our_calls(f))
-		return shim_real.freopen(path, mode, f);
+		return reopen_libcs(path, mode, f);
 	flags = flags_of(mode);
 	(void)fflush(f);
 	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fileno(f));

@@ -84,6 +84,9 @@ void pol_rename_end(struct pol_rename *r, bool done);
 /* Counted reference while the shim works with m. */
 void pol_file_get(struct pol_file *m);
 void pol_file_put(struct pol_file *m);
+/* A stdio stream that nobody sees is about to be, or is, on m. -EOPNOTSUPP, said in the log: m is live, and what goes
+ * through the stream would pass the mappings by. */
+int pol_file_has_stream(struct pol_file *m);
 /* Does m have a live handle (was it ever mapped)? Without one, descriptor calls go to libc. Lock-free. */
 bool pol_file_is_live(struct pol_file *m);
 /* Number of live files in the process; lock-free. 0: the shim has nothing to look up. */
