@@ -262,7 +262,7 @@ int pol_config_load(char *const *envp, const char *const *extra, const struct po
 }
 
 /* A journal is never managed, whatever the globs say. */
-static bool is_journal(const char *path)
+bool pol_is_journal(const char *path)
 {
 	const char *name = strrchr(path, '/');
 	size_t len;
@@ -275,7 +275,7 @@ static bool is_journal(const char *path)
 
 const struct pol_rule *pol_config_rule(const struct pol_config *c, const char *path)
 {
-	if (is_journal(path))
+	if (pol_is_journal(path))
 		return NULL;
 	for (size_t i = 0; i < c->nrules; i++) {
 		bool in = false, out = false;

@@ -89,4 +89,7 @@ int pol_parse_size(const char *text, uint64_t *ret);
 int pol_parse_time(const char *text, uint64_t *ret_usec);
 int pol_parse_signal(const char *text, int *ret_signo);
 
+/* By its name: .NAME.txmap. */
+bool pol_is_journal(const char *path);
+
 #endif

@@ -108,3 +108,10 @@ const char *pol_errno_name(int err)
 
 	return name ? name : "unknown error";
 }
+
+bool pol_log_is_file(const struct stat *st)
+{
+	struct stat log;
+
+	return log_fd >= 0 && !vm_sys->fstat(log_fd, &log) && log.st_ino == st->st_ino && log.st_dev == st->st_dev;
+}

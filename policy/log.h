@@ -4,8 +4,11 @@
 #define POL_LOG_H
 
 #include "config.h"
+#include <sys/stat.h>
 
 void pol_log_open(enum pol_log_level level, const char *file);
+/* Is it the log file? */
+bool pol_log_is_file(const struct stat *st);
 /* At run time; the place stays. Any context. */
 void pol_log_set_level(enum pol_log_level level);
 bool pol_log_is_on(enum pol_log_level level);

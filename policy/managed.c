@@ -278,6 +278,7 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 {
 	const struct pol_rule *rule;
 	char path[PATH_MAX + 1];
+	const char *never;
 	struct pol_file *m;
 	int err;
 
@@ -285,6 +286,11 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 	if (S_ISDIR(st->st_mode) || !st->st_nlink || !pol_path_of_fd(fd, path))
 		return 0;
 	rule = pol_config_rule(pol_config_get(), path);
+	never = rule || pol_is_journal(path) ? pol_never_managed(fd, st, path) : NULL;
+	if (never) {
+		pol_log(POL_LOG_INFO, "%s: never managed: it is %s", path, never);
+		return 0;
+	}
 	if (!rule) {
 		pol_log(POL_LOG_DEBUG, "%s: no rule matches", path);
 		return 0;

@@ -7,6 +7,7 @@
 #include "vm_backend.h"
 #include <limits.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 /*
  * Life of a managed file:
@@ -63,6 +64,8 @@ void pol_file_put_last(struct pol_file *m);
 bool pol_path_of_fd(int fd, char *ret_path);
 /* m has its path from now on: other live files of this process that had it, and their journals, make way. */
 void pol_file_take_path(struct pol_file *m);
+/* Why no rule applies to the file at path, in words, or NULL (never.c). */
+const char *pol_never_managed(int fd, const struct stat *st, const char *path);
 /* How far a file may go (limits.c). Beyond RLIMIT_FSIZE the program gets SIGXFSZ, as by the call itself. */
 bool pol_is_beyond_fs(struct pol_file *m, uint64_t size);
 int pol_may_have_size(struct pol_file *m, uint64_t size);
