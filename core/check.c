@@ -12,7 +12,6 @@ static void check_map(void)
 
 		BUG_ON(v->start >= v->stop || v->start % VM_PAGE || v->stop % VM_PAGE);
 		BUG_ON(i && vm_vmas[i - 1]->stop > v->start);
-		BUG_ON(vm_vma_pgstop(v) > VM_MAX_PGOFF);
 		for (h = vm_filehs; h && h != v->fileh; h = h->next)
 			;
 		BUG_ON(!h);

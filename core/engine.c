@@ -64,13 +64,24 @@ bool vm_can_load_lazily(void)
 
 static int harvest_vma(struct vma *v, uint64_t start, uint64_t stop)
 {
-	return v->writable ? vm_engine_ops->harvest(v, start, stop) : 0;
+	int err;
+
+	if (!v->writable)
+		return 0;
+	/* a scan finds nothing in a hole that somebody made by a bare system call; this says that there is one */
+	err = vm_sys->msync((void *)v->start, v->stop - v->start, MS_ASYNC);
+	return err ? err : vm_engine_ops->harvest(v, start, stop);
 }
 
 int vm_harvest(struct vm_fileh *h)
 {
+	int err;
+
 	vm_fileh_peer(h)->harvested = false; /* what is stored from here on */
-	return vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
+	do
+		err = vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
+	while (err && vm_vma_drop_stale(0, UINTPTR_MAX, h));
+	return err;
 }
 
 int vm_freeze_vma(struct vma *v)

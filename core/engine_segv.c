@@ -23,7 +23,9 @@ static void segv_stop(void)
 
 static int set_prot(const struct vma *v, uint64_t start, uint64_t stop, int prot)
 {
-	return vm_sys->mprotect((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, prot & v->prot);
+	int allowed = v->prot | (v->prot & PROT_WRITE ? PROT_READ : 0); /* what may be written can be read, on all machines */
+
+	return vm_sys->mprotect((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, prot & allowed);
 }
 
 /* PROT_NONE where a page is to be loaded first, else all but PROT_WRITE. */

@@ -37,11 +37,15 @@ static int map_again(struct vma *v)
 {
 	void *p;
 
+	if (v->nofork)
+		return 1; /* the program does not want it here */
 	if (!v->dontfork)
 		return 0;
 	p = vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
 			 v->fileh->ram.fd, (off_t)(v->pgoff << VM_PAGE_SHIFT));
 	v->dontfork = false;
+	if (!vm_sys_err(p))
+		(void)vm_sys->madvise(p, v->stop - v->start, MADV_DONTDUMP); /* only makes cores large */
 	return vm_sys_err(p);
 }
 
@@ -62,7 +66,7 @@ static int arm(struct vma *v)
 	return err;
 }
 
-/* Calls fn for every mapping; one that it fails for is no more. Returns the first error. */
+/* Calls fn for every mapping; one that it fails for, or returns 1, is no more. Returns the first error. */
 static int for_each_vma(int (*fn)(struct vma *v))
 {
 	int err = 0, e;
@@ -77,7 +81,7 @@ static int for_each_vma(int (*fn)(struct vma *v))
 				vm_engine_ops->detach(v);
 			vm_vma_remove(v);
 			vm_vma_free(v);
-			err = err ? err : e;
+			err = err || e > 0 ? err : e;
 		} else {
 			i++;
 		}

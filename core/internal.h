@@ -108,6 +108,8 @@ extern size_t vm_nvmas;
 /* Index of the first mapping that ends after addr. */
 size_t vm_vma_index(uintptr_t addr);
 struct vma *vm_vma_at(uintptr_t addr);
+/* Is any of [start, stop) ours? */
+bool vm_vma_touches(uintptr_t start, uintptr_t stop);
 static inline uint64_t vm_vma_pgstop(const struct vma *v)
 {
 	return v->pgoff + ((v->stop - v->start) >> VM_PAGE_SHIFT);
@@ -148,8 +150,19 @@ int vm_vma_reprotect(struct vma *v);
 int vm_vma_for_range(uintptr_t start, uintptr_t stop, int (*fn)(struct vma *v));
 /* They are none of ours any more, which is to be published. */
 void vm_vma_untrack_range(uintptr_t start, uintptr_t stop);
-/* vm_forget, with the lock held. */
-int vm_forget_locked(uintptr_t start, uintptr_t stop);
+/* Around the call that takes away or replaces all that is mapped in [start, stop): what was stored there is known, and
+ * nobody stores meanwhile. If it failed everything is as before. */
+int vm_vma_begin_unmap(uintptr_t start, uintptr_t stop);
+void vm_vma_end_unmap(uintptr_t start, uintptr_t stop, bool is_unmapped);
+
+/* ---- stale.c; map lock held ---- */
+
+/* Our mappings in [start, stop) were unmapped behind our back, by a bare system call. What was stored there since the last
+ * harvest is not known: all of it may have been. */
+int vm_vma_drop_gone(uintptr_t start, uintptr_t stop);
+/* Looks which of them are, and drops those; returns how many there were. With locked (may be NULL), whose lock is held,
+ * only that handle's. */
+size_t vm_vma_drop_stale(uintptr_t start, uintptr_t stop, struct vm_fileh *locked);
 
 /* ---- load.c ---- */
 

@@ -40,16 +40,31 @@ int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsi
 
 /* ---- map ---- */
 
-/* The kernel must not fill pages at mmap time: those not loaded would become zeros. Filling comes after. */
-#define FILLING (MAP_POPULATE | MAP_LOCKED)
-
+/* Nothing is filled before the engine watches: pages that are not loaded would become zeros. What the kernel fills at once,
+ * because MAP_LOCKED or mlockall(MCL_FUTURE) says so, has no access until then. */
 static void *host_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off)
 {
 	bool shared = !(flags & MAP_PRIVATE);
+	void *p;
 
-	flags = (flags & ~(MAP_TYPE | FILLING)) | (shared ? MAP_SHARED : MAP_PRIVATE);
-	/* mlockall(MCL_FUTURE) fills as MAP_LOCKED does: no access until the engine watches */
-	return vm_sys->mmap(addr, len, shared ? PROT_NONE : prot, flags, h->ram.fd, (off_t)off);
+	flags = (flags & ~(MAP_TYPE | MAP_POPULATE)) | (shared ? MAP_SHARED : MAP_PRIVATE);
+	if (!shared)
+		return vm_sys->mmap(addr, len, prot, flags & ~MAP_LOCKED, h->ram.fd, (off_t)off);
+	p = vm_sys->mmap(addr, len, PROT_NONE, flags, h->ram.fd, (off_t)off);
+	/* core dumps leave out what is mapped from files, but not what is mapped from our ram */
+	if (!vm_sys_err(p))
+		(void)vm_sys->madvise(p, vm_page_up(len), MADV_DONTDUMP); /* only makes cores large */
+	return p;
+}
+
+/* What the flags ask for once the mapping stands. Best effort, like the kernel's. Filling a private mapping gives it copies
+ * of its own. */
+static void fill(void *p, size_t len, int prot, int flags)
+{
+	if (flags & MAP_LOCKED)
+		(void)vm_sys->mlock2(p, len, 0);
+	else if ((flags & MAP_POPULATE) && (flags & MAP_PRIVATE) && !(flags & MAP_NONBLOCK) && prot != PROT_NONE)
+		(void)vm_sys->madvise(p, vm_page_up(len), prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 int vm_vma_track(struct vm_fileh *h, struct vma *v)
@@ -58,7 +73,7 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v)
 
 	vm_fileh_lock(h);
 	vm_fileh_peer(h)->may_store |= v->shared && v->writable;
-	err = vm_pagemap_reserve(&h->pagemap, v->pgoff, vm_vma_pgstop(v));
+	err = vm_pagemap_reserve(&h->pagemap, v->pgoff, vm_vma_pgstop(v) < VM_MAX_PGOFF ? vm_vma_pgstop(v) : VM_MAX_PGOFF);
 	if (!err && v->shared)
 		err = vm_engine_ops->attach(v);
 	if (!err && v->shared) {
@@ -74,23 +89,71 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v)
 	return err;
 }
 
+static struct vma *new_vma(struct vm_fileh *h, void *p, size_t len, int prot, int flags, uint64_t off, bool writable)
+{
+	struct vma *v = vm_vma_alloc();
+
+	if (!v)
+		return NULL;
+	v->start = (uintptr_t)p;
+	v->stop = v->start + vm_page_up(len);
+	v->pgoff = off >> VM_PAGE_SHIFT;
+	v->fileh = h;
+	v->prot = prot;
+	v->shared = !(flags & MAP_PRIVATE);
+	v->writable = writable;
+	return v;
+}
+
+/* The mapping and what is known of it, in place of what was there. Map lock held. */
+static int map_and_track(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
+			 void **ret_addr)
+{
+	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
+	bool replaces = flags & MAP_FIXED;
+	struct vma *v = NULL;
+	void *p;
+	int err;
+
+	if (replaces) {
+		err = vm_vma_begin_unmap(start, stop);
+		if (err)
+			return err;
+	}
+	p = host_map(h, addr, len, prot, flags, off);
+	err = vm_sys_err(p);
+	if (replaces)
+		vm_vma_end_unmap(start, stop, !err);
+	if (err)
+		return err;
+	err = vm_vma_drop_gone((uintptr_t)p, (uintptr_t)p + vm_page_up(len));
+	if (!err)
+		v = new_vma(h, p, len, prot, flags, off, writable);
+	if (!err)
+		err = v ? vm_vma_track(h, v) : -ENOMEM;
+	if (err) {
+		(void)vm_sys->munmap(p, len); /* just made */
+		if (v)
+			vm_vma_free(v);
+		return err;
+	}
+	*ret_addr = p;
+	return 0;
+}
+
 int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
 		  unsigned msec, void **ret_addr)
 {
-	uint64_t pgoff = off >> VM_PAGE_SHIFT, pgstop;
-	struct vma *v;
-	void *p;
+	uint64_t pgoff = off >> VM_PAGE_SHIFT, pgstop = pgoff + (vm_page_up(len) >> VM_PAGE_SHIFT);
+	/* a private mapping has nobody to load its pages; a filled one wants them now */
+	bool loads = h->lazy && (flags & (MAP_PRIVATE | MAP_LOCKED | MAP_POPULATE));
 	int err;
 
 	if (!len)
 		return -EINVAL;
 	if (vm_page_up(len) < len)
 		return -ENOMEM;
-	pgstop = pgoff + (vm_page_up(len) >> VM_PAGE_SHIFT);
-	if (pgstop > VM_MAX_PGOFF)
-		return -EOVERFLOW;
-	/* a private mapping has nobody to load its pages; a filled one wants them now */
-	if (h->lazy && (flags & (MAP_PRIVATE | FILLING))) {
+	if (loads) {
 		err = vm_load(h, pgoff, pgstop);
 		if (err)
 			return err;
@@ -99,49 +162,16 @@ int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flag
 	err = vm_map_lock_thawed(h, 0, 0, msec);
 	if (err)
 		return err;
-	err = flags & MAP_FIXED ? vm_forget_locked((uintptr_t)addr, (uintptr_t)addr + vm_page_up(len)) : 0;
-	if (err)
-		goto unlock;
-	p = host_map(h, addr, len, prot, flags, off);
-	err = vm_sys_err(p);
-	if (err)
-		goto unlock;
-	v = vm_vma_alloc();
-	if (!v) {
-		err = -ENOMEM;
-		goto unmap;
-	}
-	v->start = (uintptr_t)p;
-	v->stop = v->start + vm_page_up(len);
-	v->pgoff = pgoff;
-	v->fileh = h;
-	v->prot = prot;
-	v->shared = !(flags & MAP_PRIVATE);
-	v->writable = writable;
-	err = vm_vma_track(h, v);
-	if (err)
-		goto free;
+	err = map_and_track(h, addr, len, prot, flags, off, writable, ret_addr);
+	vm_vma_publish();
 	vm_unlock(&vm_map_lock);
-	if (h->lazy && (flags & MAP_PRIVATE)) { /* what an invalidation dropped again before it knew of this mapping */
+	if (!err && loads && (flags & MAP_PRIVATE)) { /* what an invalidation dropped again before it knew of this mapping */
 		err = vm_load(h, pgoff, pgstop);
-		if (err) {
-			(void)vm_unmap(p, len); /* err is the one to report */
-			return err;
-		}
+		if (err)
+			(void)vm_unmap(*ret_addr, len); /* err is the one to report */
 	}
-	/* Best effort after the mapping stands, like the kernel's. Filling a private mapping gives it copies of its own. */
-	if ((flags & FILLING) && (flags & MAP_PRIVATE) && prot != PROT_NONE)
-		(void)vm_sys->madvise(p, vm_page_up(len), prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-	else if (flags & MAP_LOCKED)
-		(void)vm_sys->madvise(p, len, MADV_WILLNEED);
-	*ret_addr = p;
-	return 0;
-free:
-	vm_vma_free(v);
-unmap:
-	(void)vm_sys->munmap(p, len); /* just made */
-unlock:
-	vm_unlock(&vm_map_lock);
+	if (!err)
+		fill(*ret_addr, len, prot, flags);
 	return err;
 }
 
@@ -203,59 +233,86 @@ void vm_vma_untrack_range(uintptr_t start, uintptr_t stop)
 		untrack(vm_vmas[i]);
 }
 
-int vm_unmap(void *addr, size_t len)
-{
-	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
-	int err;
-
-	if (start % VM_PAGE || !len || stop <= start)
-		return vm_sys->munmap(addr, len); /* the kernel's own answer */
-	vm_lock(&vm_map_lock);
-	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
-	if (!err)
-		err = vm_sys->munmap(addr, len);
-	if (!err)
-		vm_vma_untrack_range(start, stop);
-	else
-		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
-	vm_vma_publish();
-	vm_unlock(&vm_map_lock);
-	return err;
-}
-
-/* Keep the addresses of v taken, by nothing. */
-static int reserve_addresses(struct vma *v)
-{
-	return vm_sys_err(vm_sys->mmap((void *)v->start, v->stop - v->start, PROT_NONE,
-				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
-}
-
-int vm_forget_locked(uintptr_t start, uintptr_t stop)
+int vm_vma_begin_unmap(uintptr_t start, uintptr_t stop)
 {
 	int err;
 
 	if (start % VM_PAGE || stop <= start)
 		return 0; /* the call that follows fails */
-	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
-	if (!err)
-		err = vm_vma_for_range(start, stop, reserve_addresses);
-	if (!err)
-		vm_vma_untrack_range(start, stop);
-	else
-		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
-	vm_vma_publish();
+	do
+		err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
+	while (err && vm_vma_drop_stale(start, stop, NULL));
+	if (err)
+		vm_vma_end_unmap(start, stop, false);
 	return err;
 }
 
-int vm_forget(void *addr, size_t len)
+void vm_vma_end_unmap(uintptr_t start, uintptr_t stop, bool is_unmapped)
 {
-	uintptr_t start = (uintptr_t)addr;
+	if (start % VM_PAGE || stop <= start)
+		return;
+	if (is_unmapped)
+		vm_vma_untrack_range(start, stop);
+	else
+		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; another error is the one to report */
+}
+
+int vm_unmap(void *addr, size_t len)
+{
+	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
 	int err;
 
 	vm_lock(&vm_map_lock);
-	err = vm_forget_locked(start, start + vm_page_up(len));
+	err = vm_vma_begin_unmap(start, stop);
+	if (!err) {
+		err = vm_sys->munmap(addr, len); /* the kernel's own answer, also to what makes no sense */
+		vm_vma_end_unmap(start, stop, !err);
+	}
+	vm_vma_publish();
 	vm_unlock(&vm_map_lock);
 	return err;
+}
+
+int vm_map_other(void *addr, size_t len, int prot, int flags, int fd, uint64_t off, void **ret_addr)
+{
+	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
+	int err;
+
+	vm_lock(&vm_map_lock);
+	err = vm_vma_begin_unmap(start, stop);
+	if (!err) {
+		*ret_addr = vm_sys->mmap(addr, len, prot, flags, fd, (off_t)off);
+		err = vm_sys_err(*ret_addr);
+		vm_vma_end_unmap(start, stop, !err);
+	}
+	vm_vma_publish();
+	vm_unlock(&vm_map_lock);
+	return err;
+}
+
+int vm_attach_segment(int id, void *addr, size_t len, int flags, void **ret_addr)
+{
+	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
+	int err;
+
+	vm_lock(&vm_map_lock);
+	err = vm_vma_begin_unmap(start, stop);
+	if (!err) {
+		*ret_addr = vm_sys->shmat(id, addr, flags);
+		err = vm_sys_err(*ret_addr);
+		vm_vma_end_unmap(start, stop, !err);
+	}
+	vm_vma_publish();
+	vm_unlock(&vm_map_lock);
+	return err;
+}
+
+void vm_forget_gone(void *addr, size_t len)
+{
+	vm_lock(&vm_map_lock);
+	(void)vm_vma_drop_gone((uintptr_t)addr, (uintptr_t)addr + vm_page_up(len)); /* no memory: found out later */
+	vm_vma_publish();
+	vm_unlock(&vm_map_lock);
 }
 
 void vm_for_each_mapped(void *addr, size_t len, vm_mapped_fn *fn, void *arg)

@@ -106,7 +106,7 @@ uint8_t *vm_pagemap_at(struct vm_pagemap *pm, uint64_t pgoff, uint64_t *ret_n)
 
 static bool is_reserved(struct vm_pagemap *pm, uint64_t pgoff)
 {
-	uint8_t **s = slot(pm, pgoff / VM_WINDOW_NPAGES);
+	uint8_t **s = pgoff < VM_MAX_PGOFF ? slot(pm, pgoff / VM_WINDOW_NPAGES) : NULL;
 
 	return s && *s;
 }
@@ -115,7 +115,7 @@ uint8_t vm_pagemap_peek(struct vm_pagemap *pm, uint64_t pgoff)
 {
 	uint64_t n;
 
-	return pgoff < VM_MAX_PGOFF && is_reserved(pm, pgoff) ? *vm_pagemap_at(pm, pgoff, &n) : VM_EMPTY;
+	return is_reserved(pm, pgoff) ? *vm_pagemap_at(pm, pgoff, &n) : VM_EMPTY;
 }
 
 /* Next page at or after pgoff whose byte can be other than EMPTY, or stop: skips holes of the memfd. */
@@ -168,6 +168,8 @@ uint64_t vm_pagemap_find_not(struct vm_pagemap *pm, uint64_t start, uint64_t sto
 		uint64_t n, i;
 		uint8_t *p;
 
+		if (start >= VM_MAX_PGOFF)
+			return state == VM_EMPTY ? stop : start;
 		/* do not make pages of a sparse map by looking at them */
 		if (state == VM_EMPTY && start % VM_BLKSIZE == 0) {
 			start = next_used(pm, start, stop);

@@ -17,7 +17,7 @@ uint8_t *vm_pagemap_at(struct vm_pagemap *pm, uint64_t pgoff, uint64_t *ret_n);
 uint8_t vm_pagemap_peek(struct vm_pagemap *pm, uint64_t pgoff);
 /* First page of [start, stop) in that state, or stop. Unreserved windows count as EMPTY. */
 uint64_t vm_pagemap_find(struct vm_pagemap *pm, uint64_t start, uint64_t stop, uint8_t state);
-/* First page of [start, stop) not in that state, or stop. */
+/* First page of [start, stop) not in that state, or stop. What lies below VM_MAX_PGOFF was reserved. */
 uint64_t vm_pagemap_find_not(struct vm_pagemap *pm, uint64_t start, uint64_t stop, uint8_t state);
 
 #endif

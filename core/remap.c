@@ -19,7 +19,8 @@ static bool is_one(const struct vma *v, uintptr_t stop)
 		const struct vma *next = vm_vma_at(v->stop);
 
 		if (!next || next->fileh != v->fileh || next->pgoff != vm_vma_pgstop(v) || next->prot != v->prot ||
-		    next->shared != v->shared || next->writable != v->writable || next->dontfork != v->dontfork)
+		    next->shared != v->shared || next->writable != v->writable || next->dontfork != v->dontfork ||
+		    next->nofork != v->nofork)
 			return false;
 		v = next;
 	}
@@ -111,26 +112,32 @@ static bool has_room(uintptr_t start, uintptr_t stop)
  * anew. */
 static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
-	struct vma *v = vm_vma_at(start);
-	struct vm_fileh *h = v->fileh;
-	uint64_t pgstop = v->pgoff + (vm_page_up(new_len) >> VM_PAGE_SHIFT);
+	uintptr_t to = (uintptr_t)new_addr, to_stop = flags & MREMAP_FIXED ? to + vm_page_up(new_len) : to;
+	struct vma *v;
 	void *p;
 	int err;
 
-	if (pgstop > VM_MAX_PGOFF)
-		return -EINVAL;
 	if (start + vm_page_up(new_len) > stop && !(flags & MREMAP_MAYMOVE) && !has_room(stop, start + vm_page_up(new_len)))
 		return -ENOMEM;
-	err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
+	err = vm_vma_begin_unmap(start, stop);
 	if (err)
-		goto reprotect;
+		return err;
+	err = vm_vma_begin_unmap(to, to_stop); /* what is there goes, as the kernel has it go */
+	if (err) {
+		vm_vma_end_unmap(start, stop, false);
+		return err;
+	}
 	err = vm_vma_for_range(start, stop, flatten);
 	if (err)
 		goto stay;
-	p = vm_sys->mremap((void *)start, stop - start, new_len, flags, new_addr);
+	v = vm_vma_at(start);
+	p = *ret_addr = vm_sys->mremap((void *)start, stop - start, new_len, flags, new_addr);
 	err = vm_sys_err(p);
 	if (err)
 		goto stay;
+	vm_vma_end_unmap(to, to_stop, true);
+	if (!v) /* unmapped behind our back, and something else moved */
+		return 0;
 	vm_vma_untrack_range(v->stop, stop);
 	vm_vma_remove(v);
 	if (v->shared)
@@ -138,11 +145,9 @@ static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void
 	v->start = (uintptr_t)p;
 	v->stop = v->start + vm_page_up(new_len);
 	v->dontfork = false;
-	err = vm_vma_track(h, v);
-	if (!err) {
-		*ret_addr = p;
+	err = vm_vma_track(v->fileh, v);
+	if (!err)
 		return 0;
-	}
 	if (track_back(v, start, stop)) {
 		/* The pages are safe in ram; only the program's view of them is lost, which it is told. */
 		(void)vm_sys->munmap((void *)v->start, v->stop - v->start);
@@ -151,9 +156,78 @@ static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void
 	return err;
 stay:
 	stay(start, stop);
+	vm_vma_end_unmap(to, to_stop, false);
 	return err;
-reprotect:
-	(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; err is the one to report */
+}
+
+/* Several of ours side by side, each to its place (Linux 6.17). What fails leaves the rest where it is, as there. */
+static int move_all(uintptr_t start, uintptr_t stop, uintptr_t to, void **ret_addr)
+{
+	const uintptr_t delta = to - start;
+	int err = 0;
+	void *p;
+
+	while (!err && start < stop) {
+		uintptr_t end = vm_vma_at(start)->stop;
+
+		err = move(start, end, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(start + delta), &p);
+		start = end;
+	}
+	*ret_addr = (void *)to;
+	return err;
+}
+
+static bool is_ours(uintptr_t start, uintptr_t stop)
+{
+	const struct vma *v;
+
+	for (; start < stop && (v = vm_vma_at(start)); start = v->stop)
+		;
+	return start >= stop;
+}
+
+/* A private mapping stays, without what it had of its own: that is in a second one. */
+static int move_private_pages(struct vma *v, uintptr_t start, size_t len, int flags, void *new_addr, void **ret_addr)
+{
+	uintptr_t to = (uintptr_t)new_addr, to_stop = flags & MREMAP_FIXED ? to + len : to;
+	struct vma *second = vm_vma_alloc();
+	struct vm_fileh *h = v->fileh;
+	int err;
+
+	if (!second)
+		return -ENOMEM;
+	*second = *v;
+	second->pgoff += (start - v->start) >> VM_PAGE_SHIFT;
+	err = vm_vma_begin_unmap(to, to_stop);
+	if (err)
+		goto free;
+	*ret_addr = vm_sys->mremap((void *)start, len, len, flags, new_addr);
+	err = vm_sys_err(*ret_addr);
+	vm_vma_end_unmap(to, to_stop, !err);
+	if (err)
+		goto free;
+	second->start = (uintptr_t)*ret_addr;
+	second->stop = second->start + len;
+	err = vm_vma_track(h, second);
+	if (!err)
+		return 0;
+	(void)vm_sys->munmap(*ret_addr, len); /* just made */
+free:
+	vm_vma_free(second);
+	return err;
+}
+
+/* What is none of ours moves to where something of ours is. */
+static int move_other(uintptr_t start, size_t len, size_t new_len, int flags, void *new_addr, void **ret_addr)
+{
+	uintptr_t to = (uintptr_t)new_addr, to_stop = flags & MREMAP_FIXED ? to + vm_page_up(new_len) : to;
+	int err = vm_vma_begin_unmap(to, to_stop);
+
+	if (err)
+		return err;
+	*ret_addr = vm_sys->mremap((void *)start, len, new_len, flags, new_addr);
+	err = vm_sys_err(*ret_addr);
+	vm_vma_end_unmap(to, to_stop, !err);
 	return err;
 }
 
@@ -161,6 +235,8 @@ static bool is_good_target(uintptr_t start, uintptr_t stop, uintptr_t to, size_t
 {
 	uintptr_t to_stop = to + vm_page_up(len);
 
+	if ((flags & MREMAP_DONTUNMAP) && stop - start != vm_page_up(len))
+		return false;
 	return to % VM_PAGE == 0 && to_stop > to && (flags & MREMAP_MAYMOVE) && (to_stop <= start || stop <= to);
 }
 
@@ -178,7 +254,7 @@ static int load_growth(uintptr_t start, uintptr_t stop, size_t new_len)
 		from = v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT);
 		to = v->pgoff + ((start + vm_page_up(new_len) - v->start) >> VM_PAGE_SHIFT);
 	}
-	if (!to || from >= to || to > VM_MAX_PGOFF) {
+	if (!to || from >= to) {
 		vm_unlock(&vm_map_lock);
 		return 0;
 	}
@@ -190,15 +266,39 @@ static int load_growth(uintptr_t start, uintptr_t stop, size_t new_len)
 	return err;
 }
 
+/* A second mapping of the same pages. Map lock held, released on return. */
+static int copy(struct vma *v, uintptr_t start, size_t new_len, int flags, void *new_addr, void **ret_addr)
+{
+	uint64_t off = (v->pgoff << VM_PAGE_SHIFT) + (start - v->start);
+	int prot = v->prot, fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0, err;
+	bool writable = v->writable, shared = v->shared, nofork = v->nofork;
+	struct vm_fileh *h = v->fileh;
+
+	vm_fileh_pin(h);
+	vm_unlock(&vm_map_lock);
+	if (!shared)
+		err = -EINVAL;
+	else if (!(flags & MREMAP_MAYMOVE))
+		err = -ENOMEM;
+	else
+		err = vm_map_within(h, new_addr, new_len, prot, MAP_SHARED | fixed, off, writable, wait_msec, ret_addr);
+	if (!err && nofork)
+		err = vm_advise(*ret_addr, new_len, MADV_DONTFORK);
+	vm_fileh_unpin(h);
+	return err;
+}
+
 int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
 	uintptr_t start = (uintptr_t)old, stop = start + vm_page_up(old_len);
+	bool has_target = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
 	struct vma *v;
 	int err;
 
+	old_len = vm_page_up(old_len);
 	if (start % VM_PAGE || !new_len || stop < start || vm_page_up(new_len) < new_len ||
 	    (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
-	    ((flags & MREMAP_FIXED) && !is_good_target(start, stop, (uintptr_t)new_addr, new_len, flags)))
+	    (has_target && !is_good_target(start, stop, (uintptr_t)new_addr, new_len, flags)))
 		return -EINVAL;
 	err = load_growth(start, stop, new_len);
 	if (err)
@@ -207,35 +307,24 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 	if (err)
 		return err;
 	v = vm_vma_at(start);
-	if (!v || !is_one(v, stop)) {
-		err = -EFAULT; /* crosses mappings */
-		goto unlock;
-	}
-	if (!old_len || (flags & MREMAP_DONTUNMAP)) { /* a second mapping of the same pages */
-		struct vm_fileh *h = v->fileh;
-		uint64_t off = (v->pgoff << VM_PAGE_SHIFT) + (start - v->start);
-		int prot = v->prot, fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
-		bool writable = v->writable, shared = v->shared;
-
-		if (!shared || !(flags & MREMAP_MAYMOVE)) {
-			err = -EINVAL;
-			goto unlock;
-		}
-		vm_fileh_pin(h);
-		vm_unlock(&vm_map_lock);
-		err = vm_map_within(h, new_addr, new_len, prot, MAP_SHARED | fixed, off, writable, wait_msec, ret_addr);
-		vm_fileh_unpin(h);
-		return err;
-	}
-	if (flags & MREMAP_FIXED) /* what was there goes, as the kernel has it go */
-		err = vm_forget_locked((uintptr_t)new_addr, (uintptr_t)new_addr + vm_page_up(new_len));
-	else
-		err = 0;
-	if (!err)
+	if (v && is_one(v, stop)) {
+		if (!old_len || ((flags & MREMAP_DONTUNMAP) && v->shared))
+			return copy(v, start, new_len, flags, has_target ? new_addr : NULL, ret_addr);
+		if (flags & MREMAP_DONTUNMAP)
+			err = move_private_pages(v, start, old_len, flags, new_addr, ret_addr);
+		else
+			err = vm_vma_split(start, stop);
+		if (!err && !(flags & MREMAP_DONTUNMAP))
+			err = move(start, stop, new_len, flags, new_addr, ret_addr);
+	} else if (!vm_vma_touches(start, stop)) {
+		err = move_other(start, old_len, new_len, flags, new_addr, ret_addr);
+	} else if (flags == (MREMAP_MAYMOVE | MREMAP_FIXED) && old_len == vm_page_up(new_len) && is_ours(start, stop)) {
 		err = vm_vma_split(start, stop);
-	if (!err)
-		err = move(start, stop, new_len, flags, new_addr, ret_addr);
-unlock:
+		if (!err)
+			err = move_all(start, stop, (uintptr_t)new_addr, ret_addr);
+	} else {
+		err = -EFAULT; /* crosses mappings */
+	}
 	vm_vma_publish(); /* not before: who touches what is being moved has to wait for the lock */
 	vm_unlock(&vm_map_lock);
 	return err;

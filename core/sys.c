@@ -54,11 +54,6 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 #error "core/sys.c: no system call stub for this architecture"
 #endif
 
-long vm_sys_raw(long nr, long a, long b, long c, long d, long e, long f)
-{
-	return sys6(nr, a, b, c, d, e, f);
-}
-
 static inline long sys3(long nr, long a, long b, long c)
 {
 	return sys6(nr, a, b, c, 0, 0, 0);
@@ -254,6 +249,18 @@ static int sys_msync(void *addr, size_t len, int flags)
 	return (int)sys3(__NR_msync, (long)addr, (long)len, flags);
 }
 
+static int sys_mlock2(const void *addr, size_t len, unsigned flags)
+{
+	if (!flags)
+		return (int)sys3(__NR_mlock, (long)addr, (long)len, 0);
+	return (int)sys3(__NR_mlock2, (long)addr, (long)len, flags);
+}
+
+static void *sys_shmat(int id, const void *addr, int flags)
+{
+	return (void *)sys3(__NR_shmat, id, (long)addr, flags);
+}
+
 static int sys_ioctl(int fd, unsigned long request, void *arg)
 {
 	return (int)sys3(__NR_ioctl, fd, (long)request, (long)arg);
@@ -381,6 +388,8 @@ const struct vm_sys vm_sys_linux = {
 	.mremap = sys_mremap,
 	.madvise = sys_madvise,
 	.msync = sys_msync,
+	.mlock2 = sys_mlock2,
+	.shmat = sys_shmat,
 	.ioctl = sys_ioctl,
 	.poll = sys_poll,
 	.accept4 = sys_accept4,

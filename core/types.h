@@ -142,6 +142,7 @@ struct vma {
 	bool shared;	   /* MAP_SHARED */
 	bool writable;	   /* may become PROT_WRITE */
 	bool dontfork;	   /* the kernel must not give it to a forked child: unloaded pages would read as zeros */
+	bool nofork;	   /* the program said so, too (MADV_DONTFORK): the child has none */
 	uint64_t *armed;   /* uffd: bit per 2 MiB region from pgoff's on: its page table is write-protected */
 	uint64_t armed_few; /* armed of a small mapping */
 	struct vm_runs rw; /* segv: pages that are writable now */

@@ -31,6 +31,13 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 #ifndef UFFDIO_POISON
 struct uffdio_poison {
 	struct uffdio_range range;

@@ -37,6 +37,13 @@ struct vma *vm_vma_at(uintptr_t addr)
 	return i < vm_nvmas && vm_vmas[i]->start <= addr ? vm_vmas[i] : NULL;
 }
 
+bool vm_vma_touches(uintptr_t start, uintptr_t stop)
+{
+	size_t i = vm_vma_index(start);
+
+	return i < vm_nvmas && vm_vmas[i]->start < stop;
+}
+
 void vm_vma_publish(void)
 {
 	__atomic_store_n(&lowest, vm_nvmas ? vm_vmas[0]->start : 0, __ATOMIC_RELEASE);
@@ -47,13 +54,11 @@ bool vm_is_mapped(const void *addr, size_t len)
 {
 	uintptr_t start = (uintptr_t)addr, stop = start + len < start ? UINTPTR_MAX : start + len;
 	bool hit;
-	size_t i;
 
 	if (start >= __atomic_load_n(&highest, __ATOMIC_ACQUIRE) || stop <= __atomic_load_n(&lowest, __ATOMIC_ACQUIRE))
 		return false;
 	vm_lock(&vm_map_lock);
-	i = vm_vma_index(start);
-	hit = i < vm_nvmas && vm_vmas[i]->start < stop;
+	hit = vm_vma_touches(start, stop);
 	vm_unlock(&vm_map_lock);
 	return hit;
 }
@@ -161,6 +166,7 @@ static int split_at(uintptr_t addr)
 	tail->shared = v->shared;
 	tail->writable = v->writable;
 	tail->dontfork = v->dontfork;
+	tail->nofork = v->nofork;
 	err = v->shared ? vm_engine_ops->split(v, tail) : 0;
 	if (err) {
 		vm_vma_free(tail);

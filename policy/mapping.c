@@ -11,6 +11,15 @@
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MAP_SHARED_VALIDATE
+#define MAP_SHARED_VALIDATE 3
+#endif
+#ifndef MAP_SYNC
+#define MAP_SYNC 0x80000
+#endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 
 /* ---- the files of a range ---- */
 
@@ -86,20 +95,38 @@ static void touched_end(struct touched *t, bool is_unmapped, void (*put)(struct 
 
 /* ---- map ---- */
 
-/* What mmap(2) itself would say. */
-static int check_args(size_t len, int prot, int flags, int accmode, off_t off)
+/* Arguments that are seldom, or wrong: whether they are, and what is told first, only the kernel knows. */
+static bool is_ordinary(size_t len, int prot, int flags, int accmode, off_t off)
 {
+	const int known = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_POPULATE | MAP_NONBLOCK | MAP_NORESERVE | MAP_STACK |
+			  MAP_DENYWRITE | MAP_EXECUTABLE;
 	int type = flags & MAP_TYPE;
 
-	if (type != MAP_SHARED && type != MAP_PRIVATE && type != MAP_SHARED_VALIDATE)
-		return -EINVAL;
-	if (!len || off % (off_t)VM_BLKSIZE)
-		return -EINVAL;
-	if (off < 0 || len > SIZE_MAX / 2)
-		return off < 0 ? -EOVERFLOW : -ENOMEM;
-	if (accmode == O_WRONLY || (type != MAP_PRIVATE && (prot & PROT_WRITE) && accmode != O_RDWR))
-		return -EACCES;
-	return 0;
+	if ((type != MAP_SHARED && type != MAP_PRIVATE) || (flags & ~(known | MAP_TYPE)) ||
+	    (prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC)))
+		return false;
+	if (!len || len > (size_t)1 << 46 || off < 0 || off % (off_t)VM_BLKSIZE || off > INT64_MAX / 2)
+		return false;
+	return accmode == O_RDWR || (accmode == O_RDONLY && (type == MAP_PRIVATE || !(prot & PROT_WRITE)));
+}
+
+/* What mmap(2) itself says, by a mapping of the file that goes at once. With a fixed address, it is only asked for one that
+ * it refuses in any case, or at another place: what is there must stay. */
+static int ask_kernel(int fd, void *addr, size_t len, int prot, int flags, int accmode, off_t off)
+{
+	int type = flags & MAP_TYPE, err;
+	bool is_refused = accmode == O_WRONLY || (type != MAP_PRIVATE && (prot & PROT_WRITE) && accmode != O_RDWR) || !len;
+	void *p;
+
+	if ((flags & MAP_FIXED) && !is_refused)
+		flags &= ~MAP_FIXED;
+	p = vm_sys->mmap(addr, len, prot, flags, fd, off);
+	err = vm_sys_err(p);
+	if (err)
+		return err;
+	(void)vm_sys->munmap(p, len); /* just made */
+	/* it promises that a store is on the medium: ours are in memory */
+	return type == MAP_SHARED_VALIDATE && (flags & MAP_SYNC) ? -EOPNOTSUPP : 0;
 }
 
 static int refused(struct pol_file *m, int err)
@@ -140,9 +167,13 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 		pol_log(POL_LOG_DEBUG, "%s: not managed: it was unlinked", m->path);
 		return -ENOTSUP;
 	}
-	err = check_args(len, prot, flags, accmode, off);
-	if (err)
-		return err;
+	if (!is_ordinary(len, prot, flags, accmode, off)) {
+		err = ask_kernel(fd, addr, len, prot, flags, accmode, off);
+		if (err)
+			return err;
+		prot &= PROT_READ | PROT_WRITE | PROT_EXEC;
+		flags &= ~MAP_SYNC;
+	}
 	if ((flags & MAP_TYPE) == MAP_SHARED_VALIDATE) /* which has MAP_PRIVATE's bit in it */
 		flags = (flags & ~MAP_TYPE) | MAP_SHARED;
 	if (m->unfit)
@@ -168,25 +199,48 @@ bool pol_addr_is_managed(const void *addr, size_t len)
 
 /* ---- unmap ---- */
 
-static int unmap_with(void *addr, size_t len, int (*unmap)(void *addr, size_t len))
+int pol_munmap(void *addr, size_t len)
 {
 	struct touched t;
 	int err = touched_get(&t, addr, len);
 
 	if (!err)
-		err = unmap(addr, len);
+		err = vm_unmap(addr, len);
 	touched_end(&t, !err, pol_file_put_last);
 	return err;
 }
 
-int pol_munmap(void *addr, size_t len)
+int pol_mmap_other(void *addr, size_t len, int prot, int flags, int fd, off_t off, void **ret_addr)
 {
-	return unmap_with(addr, len, vm_unmap);
+	struct touched t;
+	int err = touched_get(&t, addr, len);
+
+	if (!err)
+		err = vm_map_other(addr, len, prot, flags, fd, (uint64_t)off, ret_addr);
+	touched_end(&t, !err, pol_file_put_last);
+	return err;
 }
 
-int pol_unmap_for_fixed(void *addr, size_t len)
+int pol_shmat(int id, void *addr, size_t len, int flags, void **ret_addr)
 {
-	return unmap_with(addr, len, vm_forget);
+	struct touched t;
+	int err = touched_get(&t, addr, len);
+
+	if (!err)
+		err = vm_attach_segment(id, addr, len, flags, ret_addr);
+	touched_end(&t, !err, pol_file_put_last);
+	return err;
+}
+
+void pol_mapped_other(void *addr, size_t len)
+{
+	struct touched t;
+
+	if (touched_get(&t, addr, len))
+		return; /* no memory: found out later */
+	if (t.n)
+		vm_forget_gone(addr, len);
+	touched_end(&t, t.n, pol_file_put);
 }
 
 /* ---- the others ---- */
@@ -243,6 +297,22 @@ static void log_mremap(const void *old, size_t old_len, size_t new_len, int err)
 	touched_put(&t, pol_file_put);
 }
 
+int pol_mlock(const void *addr, size_t len, unsigned flags)
+{
+	return vm_mlock(addr, len, flags);
+}
+
+int pol_remap_file_pages(void *addr, size_t len, int prot, size_t pgoff, int flags)
+{
+	struct touched t;
+	int err = touched_get(&t, addr, len);
+
+	if (!err)
+		err = vm_remap_file_pages(addr, len, prot, pgoff, flags);
+	touched_end(&t, !err, pol_file_put);
+	return err;
+}
+
 int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
 	struct touched t;
@@ -252,7 +322,7 @@ int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_a
 		err = vm_remap(old, old_len, new_len, flags, new_addr, ret_addr);
 	if (err)
 		log_mremap(old, old_len, new_len, err);
-	touched_end(&t, !err, pol_file_put);
+	touched_end(&t, !err, pol_file_put_last);
 	return err;
 }
 

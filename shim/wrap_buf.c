@@ -242,4 +242,6 @@ SHIM_EXPORT void setbuf(FILE *f, char *buf)
 		(void)shim_real.setvbuf(f, NULL, _IOFBF, BUFSIZ);
 }
 
+SHIM_OWN(getcwd)
+
 #include "alias.h"

@@ -3,17 +3,11 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
-#include "buf.h"
+#include "range.h"
 #include <stdarg.h>
 
 #define SHIM_TAKE_MAP(x) x
 
-#ifndef MAP_SHARED_VALIDATE
-#define MAP_SHARED_VALIDATE 3
-#endif
-#ifndef MAP_SYNC
-#define MAP_SYNC 0x80000
-#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -23,20 +17,27 @@ static bool touches(const void *addr, size_t len)
 	return !shim_is_quiet() && shim_range_is_managed(addr, len);
 }
 
-/* Not ours: libc's, and ours below it ends when the address is fixed. */
+/* Not ours: libc's. But ours below it ends when the address is fixed, or was unmapped behind our back when the kernel
+ * found it free. */
 static void *map_foreign(void *addr, size_t len, int prot, int flags, int fd, off_t off)
 {
 	struct shim_scope s;
+	void *ret;
 	int err;
 
-	if ((flags & MAP_FIXED) && touches(addr, len)) {
+	if (!(flags & MAP_FIXED) || !touches(addr, len)) {
+		ret = shim_real.mmap(addr, len, prot, flags, fd, off);
+		if (ret == MAP_FAILED || !touches(ret, len))
+			return ret;
 		shim_enter(&s);
-		err = pol_unmap_for_fixed(addr, len);
+		pol_mapped_other(ret, len);
 		shim_leave(&s);
-		if (err < 0)
-			return (void *)shim_return(err);
+		return ret;
 	}
-	return shim_real.mmap(addr, len, prot, flags, fd, off);
+	shim_enter(&s);
+	err = pol_mmap_other(addr, len, prot, flags, fd, off, &ret);
+	shim_leave(&s);
+	return err < 0 ? (void *)shim_return(err) : ret;
 }
 
 /* -ENOTSUP: libc's. */
@@ -49,10 +50,7 @@ static int map_file(void *addr, size_t len, int prot, int flags, int fd, off_t o
 	shim_enter(&s);
 	err = shim_fd_for_map(fd, &m);
 	if (m) {
-		if ((flags & MAP_TYPE) == MAP_SHARED_VALIDATE && (flags & MAP_SYNC))
-			err = -EOPNOTSUPP; /* promises that a store is on the medium: ours are in memory */
-		else
-			err = pol_mmap(m, fd, addr, len, prot, flags, off, ret_addr);
+		err = pol_mmap(m, fd, addr, len, prot, flags, off, ret_addr);
 		if (!err)
 			shim_range_add(*ret_addr, len);
 		pol_file_put(m);
@@ -132,53 +130,82 @@ SHIM_EXPORT void *mremap(void *old, size_t old_len, size_t new_len, int flags, .
 {
 	void *new_addr = NULL, *ret;
 	struct shim_scope s;
-	bool is_ours;
 	va_list ap;
-	int err = 0;
+	int err;
 
 	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
 		va_start(ap, flags);
 		new_addr = va_arg(ap, void *);
 		va_end(ap);
 	}
-	is_ours = touches(old, old_len ? old_len : 1); /* old_len 0 duplicates a shared mapping */
-	if (!is_ours && !((flags & MREMAP_FIXED) && touches(new_addr, new_len)))
+	/* old_len 0 duplicates a shared mapping */
+	if (!touches(old, old_len ? old_len : 1) && !((flags & MREMAP_FIXED) && touches(new_addr, new_len)))
 		return shim_real.mremap(old, old_len, new_len, flags, new_addr);
 	shim_enter(&s);
-	if (is_ours) {
-		err = pol_mremap(old, old_len, new_len, flags, new_addr, &ret);
-		if (!err)
-			shim_range_add(ret, new_len);
-	} else {
-		err = pol_unmap_for_fixed(new_addr, new_len);
-	}
+	err = pol_mremap(old, old_len, new_len, flags, new_addr, &ret);
+	if (!err)
+		shim_range_add(ret, new_len);
 	shim_leave(&s);
-	if (err < 0)
-		return (void *)shim_return(err);
-	return is_ours ? ret : shim_real.mremap(old, old_len, new_len, flags, new_addr);
+	return err < 0 ? (void *)shim_return(err) : ret;
 }
 
-/* Long obsolete: emulated by the kernel, unknown to the handle. */
 SHIM_EXPORT int remap_file_pages(void *addr, size_t len, int prot, size_t pgoff, int flags)
 {
-	if (touches(addr, len))
-		return (int)shim_return(-EINVAL);
-	return shim_real.remap_file_pages(addr, len, prot, pgoff, flags);
+	struct shim_scope s;
+
+	if (!touches(addr, len))
+		return shim_real.remap_file_pages(addr, len, prot, pgoff, flags);
+	shim_enter(&s);
+	return (int)shim_end(&s, pol_remap_file_pages(addr, len, prot, pgoff, flags));
 }
 
-/* Locking populates, and stops at a page it cannot read. */
+SHIM_EXPORT int pkey_mprotect(void *addr, size_t len, int prot, int pkey)
+{
+	struct shim_scope s;
+
+	if (!touches(addr, len))
+		return shim_real.pkey_mprotect(addr, len, prot, pkey);
+	shim_enter(&s);
+	/* a key of its own would be lost with the next protection that an engine sets */
+	return (int)shim_end(&s, pkey == -1 ? pol_mprotect(addr, len, prot) : -EINVAL);
+}
+
 SHIM_EXPORT int mlock(const void *addr, size_t len)
 {
-	if (touches(addr, len))
-		shim_buf_prepare(addr, len, false);
-	return shim_real.mlock(addr, len);
+	struct shim_scope s;
+
+	if (!touches(addr, len))
+		return shim_real.mlock(addr, len);
+	shim_enter(&s);
+	return (int)shim_end(&s, pol_mlock(addr, len, 0));
 }
 
 SHIM_EXPORT int mlock2(const void *addr, size_t len, unsigned flags)
 {
-	if (touches(addr, len))
-		shim_buf_prepare(addr, len, false);
-	return shim_real.mlock2(addr, len, flags);
+	struct shim_scope s;
+
+	if (!touches(addr, len))
+		return shim_real.mlock2(addr, len, flags);
+	shim_enter(&s);
+	return (int)shim_end(&s, pol_mlock(addr, len, flags));
+}
+
+SHIM_EXPORT void *shmat(int id, const void *addr, int flags)
+{
+	struct shmid_ds ds;
+	struct shim_scope s;
+	int err, saved = errno;
+	void *ret;
+
+	/* what is wrong with the segment the kernel says */
+	if (!(flags & SHM_REMAP) || shim_is_quiet() || shim_real.shmctl(id, IPC_STAT, &ds) || !touches(addr, ds.shm_segsz)) {
+		errno = saved;
+		return shim_real.shmat(id, addr, flags);
+	}
+	shim_enter(&s);
+	err = pol_shmat(id, (void *)addr, ds.shm_segsz, flags, &ret);
+	shim_leave(&s);
+	return err < 0 ? (void *)shim_return(err) : ret;
 }
 
 #include "alias.h"

@@ -131,4 +131,6 @@ SHIM_EXPORT int __openat_2(int dirfd, const char *path, int flags)
 	return open_active(dirfd, path, flags, 0);
 }
 
+SHIM_OWN(open)
+
 #include "alias.h"

@@ -144,13 +144,21 @@ bool vm_is_mapped(const void *addr, size_t len);
 int vm_unmap(void *addr, size_t len);
 int vm_protect(void *addr, size_t len, int prot);
 int vm_advise(void *addr, size_t len, int advice);
+/* mlock2(2), or mlock(2) with flags 0. */
+int vm_mlock(const void *addr, size_t len, unsigned flags);
+/* remap_file_pages(2) of a range that begins in a mapping of ours. */
+int vm_remap_file_pages(void *addr, size_t len, int prot, size_t pgoff, int flags);
 int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr);
 /* How long vm_remap waits for a commit or an invalidation that holds still what it would move, before it answers -EAGAIN:
  * 10 seconds, unless set here. */
 void vm_set_remap_wait(unsigned msec);
-/* Something else is about to be placed over [addr, addr + len) with MAP_FIXED: ours there ends. The addresses stay
- * taken (PROT_NONE) until then. */
-int vm_forget(void *addr, size_t len);
+/* mmap(2) with MAP_FIXED of something that is none of ours, over mappings of ours; they stay when it fails. */
+int vm_map_other(void *addr, size_t len, int prot, int flags, int fd, uint64_t off, void **ret_addr);
+/* shmat(2) with SHM_REMAP, the same. len: the segment's. */
+int vm_attach_segment(int id, void *addr, size_t len, int flags, void **ret_addr);
+/* The kernel has just placed something that is none of ours at [addr, addr + len), which it took for free: what was ours
+ * there was unmapped by a call that we did not see. */
+void vm_forget_gone(void *addr, size_t len);
 /* Calls fn for the handles mapped in [addr, addr + len), neighbours that are the same once, with no lock held. */
 typedef void vm_mapped_fn(struct vm_fileh *h, void *arg);
 void vm_for_each_mapped(void *addr, size_t len, vm_mapped_fn *fn, void *arg);

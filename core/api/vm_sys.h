@@ -59,6 +59,8 @@ struct vm_sys {
 	void *(*mremap)(void *old, size_t old_len, size_t new_len, int flags, void *new_addr);
 	int (*madvise)(void *addr, size_t len, int advice);
 	int (*msync)(void *addr, size_t len, int flags);
+	int (*mlock2)(const void *addr, size_t len, unsigned flags); /* flags 0: also where there is only mlock */
+	void *(*shmat)(int id, const void *addr, int flags);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 	int (*poll)(struct pollfd *fds, unsigned nfds, int msec); /* msec < 0: for ever */
 	int (*accept4)(int fd, int flags);			  /* whose address nobody asks for */
@@ -85,9 +87,6 @@ static inline int vm_sys_err(const void *addr)
 {
 	return (uintptr_t)addr >= (uintptr_t)-4095 ? (int)(intptr_t)addr : 0;
 }
-
-/* Any other call: its result, or -errno. */
-long vm_sys_raw(long nr, long a, long b, long c, long d, long e, long f);
 
 /* Whole-buffer forms: go on after short counts and EINTR. 0 or -errno; reading past the end gives zeros. */
 int vm_sys_pread_full(int fd, void *buf, size_t len, off_t off);

@@ -116,19 +116,21 @@ bool pol_addr_is_managed(const void *addr, size_t len);
  * a file without a live handle): forward to libc. */
 int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int flags, off_t off, void **ret_addr);
 int pol_munmap(void *addr, size_t len);
-/* Something else is about to be mapped over the range (MAP_FIXED, shmat): ours there ends. */
-int pol_unmap_for_fixed(void *addr, size_t len);
+/* mmap with MAP_FIXED of something that is none of ours, over something that is. */
+int pol_mmap_other(void *addr, size_t len, int prot, int flags, int fd, off_t off, void **ret_addr);
+/* shmat with SHM_REMAP, the same; len is the segment's. */
+int pol_shmat(int id, void *addr, size_t len, int flags, void **ret_addr);
+/* Something that is none of ours was placed where something of ours was believed to be. */
+void pol_mapped_other(void *addr, size_t len);
 int pol_msync(void *addr, size_t len, int flags);
 int pol_mprotect(void *addr, size_t len, int prot);
 int pol_madvise(void *addr, size_t len, int advice);
+/* mlock2, or mlock with flags 0. */
+int pol_mlock(const void *addr, size_t len, unsigned flags);
+int pol_remap_file_pages(void *addr, size_t len, int prot, size_t pgoff, int flags);
 int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr);
 /* Buffers that the kernel is about to read (write = false) or fill. 0 or -errno. Cheap when not managed. */
 int pol_prepare(const void *addr, size_t len, bool write);
-
-/* ---- the kernel ---- */
-
-/* A system call past libc: its result, or -errno. Any time, anywhere. */
-long pol_syscall(long nr, long a, long b, long c, long d, long e, long f);
 
 /* ---- signals ---- */
 

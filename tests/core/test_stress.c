@@ -245,7 +245,8 @@ static void do_own(struct actor *a)
 		must(!vm_protect(p, n * VM_PAGE, PROT_READ | PROT_WRITE), "protect");
 		break;
 	case 1: /* something new in its place, as mmap(MAP_FIXED) puts it */
-		must(!vm_forget(p, n * VM_PAGE), "forget");
+		must(!vm_map_other(p, n * VM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0, &to),
+		     "map something else over a part");
 		must(!vm_map(a->r->h, p, n * VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 			     pg * VM_PAGE, true, &to),
 		     "map a part");
