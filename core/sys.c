@@ -54,6 +54,11 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 #error "core/sys.c: no system call stub for this architecture"
 #endif
 
+long vm_sys_raw(long nr, long a, long b, long c, long d, long e, long f)
+{
+	return sys6(nr, a, b, c, d, e, f);
+}
+
 static inline long sys3(long nr, long a, long b, long c)
 {
 	return sys6(nr, a, b, c, 0, 0, 0);

@@ -118,3 +118,8 @@ int pol_fd_make_room(int fd)
 {
 	return vm_fd_move(fd);
 }
+
+long pol_syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+	return vm_sys_raw(nr, a, b, c, d, e, f);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Exports the aliases of one family of calls.def, in the file that defines SHIM_TAKE_<FAMILY>(x) as x. The
- * asm label keeps the names away from libc's declarations of them, and so from their attributes. */
+/* Exports the aliases of one family of calls.def, in the file that defines SHIM_TAKE_<FAMILY>(x) as x, and gives
+ * each call its hidden name (own.h). The asm label keeps the names away from libc's declarations of them, and so
+ * from their attributes. */
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
@@ -8,6 +9,9 @@
 #define ALIAS(name, also)                                                                                    \
 	extern __typeof__(name) shim_alias_##also __asm__(#also)                                             \
 		__attribute__((alias(#name), visibility("default")));
+
+#define SHIM_OWN(name)                                                                                       \
+	extern __typeof__(name) shim_own_##name __attribute__((alias(#name), visibility("hidden")));
 
 #ifndef SHIM_TAKE_OPEN
 #define SHIM_TAKE_OPEN(x)
@@ -32,6 +36,9 @@
 #endif
 #ifndef SHIM_TAKE_MSG
 #define SHIM_TAKE_MSG(x)
+#endif
+#ifndef SHIM_TAKE_SYSCALL
+#define SHIM_TAKE_SYSCALL(x)
 #endif
 #ifndef SHIM_TAKE_MAP
 #define SHIM_TAKE_MAP(x)
@@ -67,7 +74,8 @@
 #define SHIM_TAKE_SIGNAL(x)
 #endif
 
-#define CALL(family, name, aliases) SHIM_TAKE_##family(aliases)
+#define CALL(family, name, aliases) SHIM_TAKE_##family(SHIM_OWN(name) aliases)
 #include "calls.def"
 #undef CALL
 #undef ALIAS
+#undef SHIM_OWN

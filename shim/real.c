@@ -7,6 +7,19 @@
 
 /* Until the table is filled: what an allocator needs that runs inside dlsym. */
 
+static long raw_syscall(long nr, ...)
+{
+	long arg[6];
+	va_list ap;
+	int i;
+
+	va_start(ap, nr);
+	for (i = 0; i < 6; i++)
+		arg[i] = va_arg(ap, long);
+	va_end(ap);
+	return shim_return(pol_syscall(nr, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]));
+}
+
 static int raw_openat(int dirfd, const char *path, int flags, ...)
 {
 	va_list ap;
@@ -15,7 +28,7 @@ static int raw_openat(int dirfd, const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, mode_t);
 	va_end(ap);
-	return (int)syscall(SYS_openat, dirfd, path, flags, mode);
+	return (int)raw_syscall(SYS_openat, dirfd, path, flags, mode);
 }
 
 static int raw_open(const char *path, int flags, ...)
@@ -26,45 +39,46 @@ static int raw_open(const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, mode_t);
 	va_end(ap);
-	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	return (int)raw_syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 static int raw_close(int fd)
 {
-	return (int)syscall(SYS_close, fd);
+	return (int)raw_syscall(SYS_close, fd);
 }
 
 static ssize_t raw_read(int fd, void *buf, size_t len)
 {
-	return syscall(SYS_read, fd, buf, len);
+	return raw_syscall(SYS_read, fd, buf, len);
 }
 
 static ssize_t raw_write(int fd, const void *buf, size_t len)
 {
-	return syscall(SYS_write, fd, buf, len);
+	return raw_syscall(SYS_write, fd, buf, len);
 }
 
 static void *raw_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
 {
-	return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
+	return (void *)raw_syscall(SYS_mmap, addr, len, prot, flags, fd, off);
 }
 
 static int raw_munmap(void *addr, size_t len)
 {
-	return (int)syscall(SYS_munmap, addr, len);
+	return (int)raw_syscall(SYS_munmap, addr, len);
 }
 
 static int raw_mprotect(void *addr, size_t len, int prot)
 {
-	return (int)syscall(SYS_mprotect, addr, len, prot);
+	return (int)raw_syscall(SYS_mprotect, addr, len, prot);
 }
 
 static int raw_madvise(void *addr, size_t len, int advice)
 {
-	return (int)syscall(SYS_madvise, addr, len, advice);
+	return (int)raw_syscall(SYS_madvise, addr, len, advice);
 }
 
 struct shim_real shim_real = {
+	.syscall = raw_syscall,
 	.open = raw_open,
 	.openat = raw_openat,
 	.close = raw_close,

@@ -82,7 +82,7 @@ static bool has_handler(const struct sigaction *sa)
 
 static void send_self(int signo)
 {
-	(void)syscall(SYS_tgkill, getpid(), gettid(), signo);
+	(void)shim_real.syscall(SYS_tgkill, getpid(), gettid(), signo);
 }
 
 /* ---- installing (lock held) ---- */

@@ -25,7 +25,7 @@ static struct shim_scope fork_scope; /* of the forking thread; written with all 
  * arguments. */
 void shim_sigmask(int how, const uint64_t *set, uint64_t *ret_old)
 {
-	(void)syscall(SYS_rt_sigprocmask, how, set, ret_old, sizeof(*set));
+	(void)shim_real.syscall(SYS_rt_sigprocmask, how, set, ret_old, sizeof(*set));
 }
 
 void shim_enter(struct shim_scope *s)

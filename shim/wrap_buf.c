@@ -242,6 +242,4 @@ SHIM_EXPORT void setbuf(FILE *f, char *buf)
 		(void)shim_real.setvbuf(f, NULL, _IOFBF, BUFSIZ);
 }
 
-SHIM_OWN(getcwd)
-
 #include "alias.h"

@@ -82,7 +82,7 @@ static unsigned sweep(unsigned first, unsigned last, unsigned *ret_ours, unsigne
 	long n, pos;
 	int dirfd;
 
-	dirfd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dirfd = (int)shim_real.syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0) {
 		for (fd = first; fd <= last && fd < 65536 && nours < nmax; fd++)
 			if (pol_fd_is_ours((int)fd))
@@ -91,7 +91,7 @@ static unsigned sweep(unsigned first, unsigned last, unsigned *ret_ours, unsigne
 				(void)shim_fd_closing((int)fd);
 		return nours;
 	}
-	while (nours < nmax && (n = syscall(SYS_getdents64, dirfd, buf, sizeof(buf))) > 0) {
+	while (nours < nmax && (n = shim_real.syscall(SYS_getdents64, dirfd, buf, sizeof(buf))) > 0) {
 		for (pos = 0; pos < n && nours < nmax; pos += d->d_reclen) {
 			d = (struct dirent64 *)(buf + pos);
 			fd = (unsigned)strtoul(d->d_name, NULL, 10);
@@ -237,11 +237,5 @@ SHIM_EXPORT int flock(int fd, int op)
 		return -1;
 	return shim_real.flock(fd, op);
 }
-
-SHIM_OWN(close)
-SHIM_OWN(fclose)
-SHIM_OWN(dup)
-SHIM_OWN(dup3)
-SHIM_OWN(fcntl)
 
 #include "alias.h"

@@ -220,7 +220,4 @@ SHIM_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, st
 	return (int)i;
 }
 
-SHIM_OWN(sendmsg)
-SHIM_OWN(recvmsg)
-
 #include "alias.h"

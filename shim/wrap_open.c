@@ -131,6 +131,4 @@ SHIM_EXPORT int __openat_2(int dirfd, const char *path, int flags)
 	return open_active(dirfd, path, flags, 0);
 }
 
-SHIM_OWN(open)
-
 #include "alias.h"

@@ -255,7 +255,4 @@ SHIM_EXPORT ssize_t __pread_chk(int fd, void *buf, size_t len, off_t off, size_t
 	return ret;
 }
 
-SHIM_OWN(read)
-SHIM_OWN(write)
-
 #include "alias.h"

@@ -167,6 +167,4 @@ SHIM_EXPORT sighandler_t sigset(int signo, sighandler_t handler)
 	return sigismember(&before, signo) ? SIG_HOLD : old;
 }
 
-SHIM_OWN(sigprocmask)
-
 #include "alias.h"

@@ -141,6 +141,4 @@ SHIM_EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, str
 	return shim_copy(buf, &stx, sizeof(stx)) ? 0 : (int)shim_return(-EFAULT);
 }
 
-SHIM_OWN(lseek)
-
 #include "alias.h"

@@ -88,6 +88,9 @@ static inline int vm_sys_err(const void *addr)
 	return (uintptr_t)addr >= (uintptr_t)-4095 ? (int)(intptr_t)addr : 0;
 }
 
+/* Any other call: its result, or -errno. */
+long vm_sys_raw(long nr, long a, long b, long c, long d, long e, long f);
+
 /* Whole-buffer forms: go on after short counts and EINTR. 0 or -errno; reading past the end gives zeros. */
 int vm_sys_pread_full(int fd, void *buf, size_t len, off_t off);
 /* Does pwrite write where it is told to although the descriptor has O_APPEND (Linux 6.9)? */

@@ -132,6 +132,11 @@ int pol_mremap(void *old, size_t old_len, size_t new_len, int flags, void *new_a
 /* Buffers that the kernel is about to read (write = false) or fill. 0 or -errno. Cheap when not managed. */
 int pol_prepare(const void *addr, size_t len, bool write);
 
+/* ---- the kernel ---- */
+
+/* A system call past libc: its result, or -errno. Any time, anywhere. */
+long pol_syscall(long nr, long a, long b, long c, long d, long e, long f);
+
 /* ---- signals ---- */
 
 /* SIGSEGV or SIGBUS: 1 resolved; 0 the program's own; -errno: ours, but no page can be had. */
