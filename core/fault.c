@@ -61,12 +61,11 @@ static bool was_store(void *ucontext)
 void vm_wait_for_thaw(struct vm_fileh *h, unsigned msec)
 {
 	const unsigned step = msec < 1000 ? msec : 1000; /* a wake-up that was lost is made up for */
-	const struct timespec ts = {.tv_sec = step / 1000, .tv_nsec = step % 1000 * 1000000L};
 	uint64_t until = vm_deadline(msec);
 	uint32_t seen;
 
 	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED && !vm_is_past(until))
-		(void)vm_sys->futex(&h->frozen, FUTEX_WAIT, seen, &ts);
+		vm_wait(&h->frozen, seen, step);
 }
 
 static int load_around(struct vm_fileh *h, uint64_t pgoff, uint64_t start, uint64_t stop)

@@ -50,19 +50,28 @@ static int wait_for(pthread_mutex_t *mutex)
 	return err;
 }
 
+static void *begin_wait(void)
+{
+	return hook.release ? hook.release() : NULL;
+}
+
+static void end_wait(void *token)
+{
+	if (hook.reacquire)
+		hook.reacquire(token);
+}
+
 /* Returns true when the former holder died. */
 static bool take(struct vm_lock *l)
 {
-	void *token = NULL;
+	void *token;
 	int err;
 
 	err = pthread_mutex_trylock(&l->mutex);
 	if (err == EBUSY) {
-		if (hook.release)
-			token = hook.release();
+		token = begin_wait();
 		err = wait_for(&l->mutex);
-		if (hook.reacquire)
-			hook.reacquire(token);
+		end_wait(token);
 	}
 	if (err == EOWNERDEAD) {
 		err = pthread_mutex_consistent(&l->mutex);
@@ -129,9 +138,13 @@ void vm_wait(uint32_t *seq, uint32_t seen, unsigned timeout_msec)
 {
 	struct timespec ts = {.tv_sec = timeout_msec / 1000, .tv_nsec = timeout_msec % 1000 * 1000000L};
 
+	void *token;
+
 	BUG_ON(held);
+	token = begin_wait();
 	/* every outcome (woken, changed, timed out, interrupted) means: look again */
 	(void)vm_sys->futex(seq, FUTEX_WAIT, seen, &ts);
+	end_wait(token);
 }
 
 static uint64_t now_msec(void)

@@ -48,8 +48,9 @@ int vm_fork_child(void);
  * -errno: ours, but the page cannot be had (SIGBUS is due); -ENXIO: it lies beyond the end. Signal handler context. */
 int vm_fault(const siginfo_t *info, void *ucontext);
 
-/* Called around waiting for our locks by embedders that have a lock of their own (Python's GIL). Either may be
- * NULL. release returns a token that reacquire gets back. */
+/* Called around waiting, for our locks or for another thread's commit, load or invalidation, by embedders that have a lock
+ * of their own (Python's GIL), which the other may need. Either may be NULL. release returns a token that reacquire gets
+ * back. Any context that may touch a mapping, the handler of a fault too. */
 struct vm_lock_hook {
 	void *(*release)(void);
 	void (*reacquire)(void *token);
@@ -172,7 +173,8 @@ int vm_prepare(const void *addr, size_t len, bool write);
 
 /*
  * For an embedder whose threads share one object with a mapping in it: a Python mmap, a Java buffer. The struct lies in
- * that object, and must stay as long as the object can be called; its fields are core's.
+ * that object, and must stay as long as the object can be called; its fields are core's. It is an error to give its memory
+ * to vm_unmap, vm_remap or vm_forget.
  *
  * A *user* is inside for one access, an *export* lasts as long as somebody keeps a pointer. No call waits for either:
  *

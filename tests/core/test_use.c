@@ -792,6 +792,67 @@ static void users_come_and_go_while_a_resize_waits_for_a_commit(struct rig *r)
 	rig_hook_at(r->f, RIG_COMMIT, NULL, NULL);
 }
 
+/* An embedder's lock that its backend needs, too. */
+static pthread_mutex_t gil = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool has_gil;
+
+static void take_gil(void)
+{
+	(void)pthread_mutex_lock(&gil);
+	has_gil = true;
+}
+
+static void drop_gil(void)
+{
+	has_gil = false;
+	(void)pthread_mutex_unlock(&gil);
+}
+
+static void *release_gil(void)
+{
+	if (!has_gil)
+		return NULL;
+	drop_gil();
+	return &gil;
+}
+
+static void reacquire_gil(void *token)
+{
+	if (token)
+		take_gil();
+}
+
+static void commit_with_gil(struct rig_file *f, uint64_t pgoff)
+{
+	(void)f, (void)pgoff;
+	(void)pthread_barrier_wait(&in_commit);
+	take_gil();
+	drop_gil();
+}
+
+static void one_who_waits_to_resize_lets_go_of_the_embedders_lock(struct rig *r)
+{
+	pthread_t committer;
+	void *err;
+
+	(void)pthread_barrier_init(&in_commit, NULL, 2);
+	rig_open(r, 4 * VM_PAGE);
+	open_view(r, 4 * VM_PAGE, 0);
+	rig_store8(enter(NULL), 'g');
+	leave();
+	rig_hook_at(r->f, RIG_COMMIT, commit_with_gil, NULL);
+	vm_set_lock_hook(&(struct vm_lock_hook){release_gil, reacquire_gil});
+	take_gil();
+	assert_int_equal(pthread_create(&committer, NULL, commit_thread, r->h), 0);
+	(void)pthread_barrier_wait(&in_commit);
+	assert_int_equal(resize(8), 0); /* would never return with the lock held */
+	drop_gil();
+	assert_int_equal(pthread_join(committer, &err), 0);
+	vm_set_lock_hook(&(struct vm_lock_hook){0});
+	assert_null(err);
+	rig_hook_at(r->f, RIG_COMMIT, NULL, NULL);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(a_user_has_the_memory_from_enter_to_leave),
 	RIG_EAGER(a_use_makes_no_host_call),
@@ -822,5 +883,6 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_file_that_another_process_made_longer_is_picked_up),
 	RIG_EAGER(one_who_waits_to_resize_stalls_no_newcomer),
 	RIG_BOTH(users_come_and_go_while_a_resize_waits_for_a_commit),
+	RIG_EAGER(one_who_waits_to_resize_lets_go_of_the_embedders_lock),
 };
 RIG_MAIN(cases)
