@@ -224,13 +224,3 @@ int vm_fileh_zero(struct vm_fileh *h, uint64_t off, uint64_t len)
 	leave_writer(h);
 	return err;
 }
-
-off_t vm_fileh_seek(struct vm_fileh *h, off_t off, int whence)
-{
-	off_t size = (off_t)vm_fileh_size(h);
-
-	/* everything counts as data: what an unloaded page holds is the storage's to know */
-	if (off < 0 || off >= size)
-		return -ENXIO;
-	return whence == SEEK_DATA ? off : size;
-}

@@ -120,36 +120,60 @@ static ssize_t append(struct pol_file *m, const struct iovec *iov, int niov, uin
 	return write_at(m, iov, niov, VM_APPEND, ret_off);
 }
 
-ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
+#ifndef RWF_NOAPPEND /* newer than some headers */
+#define RWF_NOAPPEND 0x20
+#endif
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80
+#endif
+
+/* What preadv2 and pwritev2 may be told; what only asks for speed changes nothing. */
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND | RWF_DONTCACHE)
+
+/* 0 or -errno. */
+static int check_flags(int flags)
 {
-	int fl = vm_sys->fcntl(fd, F_GETFL, 0);
+	if (flags & ~RWF_KNOWN)
+		return -EOPNOTSUPP;
+	return (flags & RWF_APPEND) && (flags & RWF_NOAPPEND) ? -EINVAL : 0;
+}
+
+ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off, int flags)
+{
+	int fl = vm_sys->fcntl(fd, F_GETFL, 0), err;
 
 	if (fl < 0)
 		return fl;
 	if ((fl & O_ACCMODE) == O_WRONLY || (fl & O_PATH))
 		return -EBADF;
+	err = check_flags(flags);
+	if (err)
+		return err;
 	if (off < 0)
 		return at_position(m, fd, iov, niov, read_at);
 	return read_at(m, iov, niov, (uint64_t)off, NULL);
 }
 
-ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off)
+ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off, int flags)
 {
 	int fl = vm_sys->fcntl(fd, F_GETFL, 0), err;
+	bool at_end = (fl & O_APPEND && !(flags & RWF_NOAPPEND)) || flags & RWF_APPEND;
 	ssize_t n;
 
 	if (fl < 0)
 		return fl;
 	if ((fl & O_ACCMODE) == O_RDONLY || (fl & O_PATH))
 		return -EBADF;
-	err = need_writable(m, fd);
+	err = check_flags(flags);
+	if (!err)
+		err = need_writable(m, fd);
 	if (err)
 		return err;
 	if (off < 0)
-		n = at_position(m, fd, iov, niov, fl & O_APPEND ? append : write_at);
+		n = at_position(m, fd, iov, niov, at_end ? append : write_at);
 	else
-		n = write_at(m, iov, niov, fl & O_APPEND ? VM_APPEND : (uint64_t)off, NULL);
-	if (n > 0 && (fl & O_DSYNC)) {
+		n = write_at(m, iov, niov, at_end ? VM_APPEND : (uint64_t)off, NULL);
+	if (n > 0 && (fl & O_DSYNC || flags & (RWF_DSYNC | RWF_SYNC))) {
 		err = pol_event(m, POL_EV_FSYNC);
 		if (err)
 			return err;

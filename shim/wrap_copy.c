@@ -27,7 +27,7 @@ static ssize_t read_at(int fd, void *buf, size_t len, off_t off)
 	ssize_t n;
 
 	if (shim_begin(fd, &s)) {
-		n = pol_read(s.m, fd, &iov, 1, off);
+		n = pol_read(s.m, fd, &iov, 1, off, 0);
 		(void)shim_end(&s, 0);
 		return n;
 	}
@@ -43,7 +43,7 @@ static ssize_t write_at(int fd, void *buf, size_t len, off_t off)
 	ssize_t n;
 
 	if (shim_begin(fd, &s)) {
-		n = pol_write(s.m, fd, &iov, 1, off);
+		n = pol_write(s.m, fd, &iov, 1, off, 0);
 		(void)shim_end(&s, 0);
 		return n;
 	}

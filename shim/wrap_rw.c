@@ -57,17 +57,8 @@ static bool on_handle(const struct rw *rw, ssize_t *ret)
 
 	if (!is_transfer(rw) || !shim_begin(rw->fd, &s))
 		return false;
-	if (rw->flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT)) {
-		*ret = shim_end(&s, -EOPNOTSUPP);
-		return true;
-	}
-	n = rw->fill ? pol_read(s.m, rw->fd, rw->iov, rw->niov, rw->off)
-		     : pol_write(s.m, rw->fd, rw->iov, rw->niov, rw->off);
-	if (!rw->fill && n > 0 && (rw->flags & (RWF_DSYNC | RWF_SYNC))) {
-		int err = pol_event(s.m, POL_EV_FSYNC);
-
-		n = err < 0 ? err : n;
-	}
+	n = rw->fill ? pol_read(s.m, rw->fd, rw->iov, rw->niov, rw->off, rw->flags)
+		     : pol_write(s.m, rw->fd, rw->iov, rw->niov, rw->off, rw->flags);
 	*ret = shim_end(&s, n);
 	return true;
 }

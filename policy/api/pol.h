@@ -95,9 +95,9 @@ unsigned pol_nlive(void);
 /* ---- calls on a descriptor of a live file ---- */
 
 /* fd is the program's descriptor: it carries the file position and flags (O_APPEND, O_DSYNC). off < 0: use and move
- * the position. Bytes or -errno. */
-ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off);
-ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off);
+ * the position. flags: RWF_*. Bytes or -errno. */
+ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off, int flags);
+ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off, int flags);
 off_t pol_lseek(struct pol_file *m, int fd, off_t off, int whence);
 int pol_truncate(struct pol_file *m, off_t len);
 /* Around a call that sets the file's times, which is no change by somebody else. */

@@ -367,6 +367,8 @@ static void op_seek_data(void)
 	for (uint64_t i = off; data && i < end; i++)
 		if (f->cur[i])
 			mismatch("lseek SEEK_DATA went over the byte at %#lx", (unsigned long)i);
+	if (!data && at >= 0 && (uint64_t)at < f->size && f->cur[at])
+		mismatch("lseek SEEK_HOLE has the byte at %#lx in a hole", (unsigned long)at);
 }
 
 const struct op ops_io[] = {
