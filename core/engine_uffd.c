@@ -189,7 +189,7 @@ static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
 
 	if (blind || !v->fileh->lazy)
 		return 0;
-	if (v->fileh->has_poison) /* marks that punching a hole leaves */
+	if (v->fileh->poison) /* marks that punching a hole leaves */
 		err = vm_sys->madvise((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, MADV_DONTNEED);
 	for (uint64_t r = region_of(v, start); !err && start < stop; r++) {
 		uint64_t from, to;

@@ -122,12 +122,32 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 	return err ? err : AGAIN;
 }
 
+/* SIGBUS within the file: a page that could not be loaded has a mark (uffd). It goes: the next touch tries again. Map lock
+ * held. 0: none of ours. */
+static int unmark(struct vma *v, uint64_t pgoff)
+{
+	struct vm_fileh *h = v->fileh;
+	int err = 0;
+
+	vm_fileh_lock(h);
+	if (h->poison && v->shared && pgoff < vm_npages(h->ctl->size)) {
+		err = h->poison;
+		/* loaded by somebody else meanwhile, and who was as late as we may have stored there since */
+		if (vm_page_state(h, pgoff) > VM_LOADING && h->file->writable)
+			vm_page_mark_dirty(h, pgoff, pgoff + 1);
+		(void)vm_engine_ops->emptied(v, pgoff, pgoff + 1); /* it stays: SIGBUS once more */
+	}
+	vm_fileh_unlock(h);
+	return err;
+}
+
 int vm_fault(const siginfo_t *info, void *ucontext)
 {
 	uintptr_t addr = (uintptr_t)info->si_addr;
 	bool write, allowed;
 	uint64_t pgoff;
 	struct vma *v;
+	int err;
 
 	if (info->si_code <= 0 || info->si_code == SI_KERNEL) /* sent by somebody, or no address known */
 		return 0;
@@ -143,12 +163,11 @@ int vm_fault(const siginfo_t *info, void *ucontext)
 	}
 	pgoff = v->pgoff + ((addr - v->start) >> VM_PAGE_SHIFT);
 	if (info->si_signo == SIGBUS) {
-		/* beyond the end of the file it is the program's own; within it a page could not be loaded */
+		err = unmark(v, pgoff); /* beyond the end of the file it is the program's own */
 		vm_unlock(&vm_map_lock);
-		return info->si_code == BUS_MCEERR_AR ? -EIO : 0;
+		return err;
 	}
-	int err = resolve(v, pgoff, write);
-
+	err = resolve(v, pgoff, write);
 	if (is_repeating(addr, err == NEEDLESS))
 		return 0;
 	return err == AGAIN || err == NEEDLESS ? 1 : err;

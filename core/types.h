@@ -120,7 +120,7 @@ struct vm_fileh {
 	struct vm_pagemap pagemap;
 	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
-	bool has_poison;       /* uffd: pages that could not be loaded are marked in page tables (map lock) */
+	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	unsigned nvmas;	       /* mappings in this process (map lock) */
 	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */

@@ -85,8 +85,5 @@ struct pm_scan_arg {
 #define MREMAP_DONTUNMAP 4
 #endif
 
-#ifndef BUS_MCEERR_AR
-#define BUS_MCEERR_AR 4
-#endif
 
 #endif

@@ -19,12 +19,12 @@ static void zero_page(struct vm_fileh *h, uint64_t pgoff, uintptr_t addr)
 		(void)vm_uffd_ioctl(UFFDIO_COPY, &c);
 }
 
-/* The page cannot be had: whoever touches it gets SIGBUS, until an invalidation takes the mark away. */
-static void poison(struct vm_fileh *h, uintptr_t addr)
+/* The page cannot be had: whoever touches it gets SIGBUS, and takes the mark away, so that the next touch tries again. */
+static void poison(struct vm_fileh *h, uintptr_t addr, int err)
 {
 	struct uffdio_poison p = {.range = {addr, VM_PAGE}};
 
-	h->has_poison = true;
+	h->poison = err;
 	(void)vm_uffd_ioctl(UFFDIO_POISON, &p);
 }
 
@@ -66,7 +66,7 @@ static void serve(uintptr_t addr)
 		absent = !err && vm_page_state(h, pgoff) > VM_LOADING &&
 			 vm_ram_next(&h->ram, pgoff, pgoff + 1, &skip) != pgoff;
 		if (err)
-			poison(h, addr);
+			poison(h, addr, err);
 		else if (absent) /* known to be zeros, never put into ram */
 			zero_page(h, pgoff, addr);
 		vm_fileh_unlock(h);

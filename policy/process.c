@@ -94,12 +94,28 @@ void pol_fork_child(void)
 			pol_errno_name(err));
 }
 
+struct lost_page {
+	void *addr;
+	int err;
+};
+
+static void tell_lost_page(struct vm_fileh *h, void *arg)
+{
+	const struct lost_page *lost = arg;
+	struct pol_file *m = pol_file_of_handle(h);
+
+	pol_log(POL_LOG_ERROR, "%s: the page at %p cannot be loaded: %s", m ? m->path : "?", lost->addr,
+		pol_errno_name(lost->err));
+	if (m)
+		pol_file_put(m);
+}
+
 int pol_fault(const siginfo_t *info, void *ucontext)
 {
 	int err = vm_fault(info, ucontext);
 
 	if (err < 0 && err != -ENXIO)
-		pol_log(POL_LOG_ERROR, "a page at %p cannot be had: %s", info->si_addr, pol_errno_name(err));
+		vm_for_each_mapped(info->si_addr, 1, tell_lost_page, &(struct lost_page){info->si_addr, err});
 	return err;
 }
 
