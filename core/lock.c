@@ -137,7 +137,6 @@ void vm_lock_reinit(struct vm_lock *l)
 void vm_wait(uint32_t *seq, uint32_t seen, unsigned timeout_msec)
 {
 	struct timespec ts = {.tv_sec = timeout_msec / 1000, .tv_nsec = timeout_msec % 1000 * 1000000L};
-
 	void *token;
 
 	BUG_ON(held);
