@@ -63,6 +63,7 @@
 _Static_assert(sizeof(off_t) == 8 && sizeof(long) == 8, "calls.def takes foo64 for foo");
 
 /* Exported by libc, declared by no header we can rely on. */
+int pidfd_getfd(int pidfd, int fd, unsigned flags);
 int __open_2(const char *path, int flags);
 int __openat_2(int dirfd, const char *path, int flags);
 ssize_t __read_chk(int fd, void *buf, size_t len, size_t buflen);

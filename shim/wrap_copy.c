@@ -138,6 +138,8 @@ SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_o
 	int saved = errno;
 	ssize_t n;
 
+	if (!shim_is_quiet())
+		pthread_testcancel();
 	if (flags || is_libcs(in, out))
 		return shim_real.copy_file_range(in, off_in, out, off_out, len, flags);
 	n = copy_checked(in, off_in, out, off_out, len);

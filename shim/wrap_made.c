@@ -55,4 +55,9 @@ SHIM_EXPORT int open_by_handle_at(int mountfd, struct file_handle *handle, int f
 			      : look_anew(shim_real.open_by_handle_at(mountfd, handle, flags));
 }
 
+SHIM_EXPORT int pidfd_getfd(int pidfd, int fd, unsigned flags)
+{
+	return shim_is_idle() ? shim_real.pidfd_getfd(pidfd, fd, flags) : look_anew(shim_real.pidfd_getfd(pidfd, fd, flags));
+}
+
 #include "alias.h"

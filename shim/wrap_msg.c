@@ -5,7 +5,9 @@
 #include "buf.h"
 #include "lend.h"
 #include "own.h"
+#include "fd.h"
 #include <limits.h>
+#include <string.h>
 
 #define SHIM_TAKE_MSG(x) x
 
@@ -78,6 +80,31 @@ static void scatter(const char *from, size_t len, const struct iovec *iov)
 	}
 }
 
+/* Descriptors came with it: what is known of their numbers is of files that are closed. */
+static void look_at_received(const struct msghdr *m)
+{
+	struct msghdr copy = *m;
+	struct shim_scope s;
+	size_t i, n;
+	int fd;
+
+	if (!m->msg_controllen || shim_is_idle() || shim_is_stranger())
+		return;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&copy); c; c = CMSG_NXTHDR(&copy, c)) {
+		n = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len > CMSG_LEN(0)
+			    ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(fd)
+			    : 0;
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			if (!shim_fd_forget(fd))
+				continue;
+			shim_enter(&s);
+			(void)shim_fd_closing(fd); /* it was closed already: nobody is there to be told */
+			shim_leave(&s);
+		}
+	}
+}
+
 static ssize_t receive(int fd, struct msghdr *m, int flags, struct shim_loan *loan)
 {
 	struct iovec one = one_buffer(loan, m);
@@ -91,6 +118,8 @@ static ssize_t receive(int fd, struct msghdr *m, int flags, struct shim_loan *lo
 	pthread_cleanup_push(shim_loan_drop, loan);
 	n = shim_real.recvmsg(fd, &ours, flags);
 	pthread_cleanup_pop(0);
+	if (n >= 0)
+		look_at_received(&ours);
 	if (n > 0 && one.iov_len)
 		scatter(one.iov_base, (size_t)n < one.iov_len ? (size_t)n : one.iov_len, m->msg_iov);
 	shim_loan_end(loan, n);
@@ -106,8 +135,12 @@ SHIM_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	struct msghdr m;
 	ssize_t n;
 
-	if (!needs_help(msg, &m))
-		return shim_real.recvmsg(fd, msg, flags);
+	if (!needs_help(msg, &m)) {
+		n = shim_real.recvmsg(fd, msg, flags);
+		if (n >= 0)
+			look_at_received(msg);
+		return n;
+	}
 	loan.n = 0;
 	FILLS(m.msg_name, m.msg_namelen)
 	FILLS(m.msg_control, m.msg_controllen)
@@ -197,8 +230,13 @@ SHIM_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, st
 	unsigned i;
 	ssize_t len;
 
-	if (!several_need_help(msgs, n) || (timeout && !shim_copy(&span, timeout, sizeof(span))))
-		return shim_real.recvmmsg(fd, msgs, n, flags, timeout);
+	if (!several_need_help(msgs, n) || (timeout && !shim_copy(&span, timeout, sizeof(span)))) {
+		int got = shim_real.recvmmsg(fd, msgs, n, flags, timeout);
+
+		for (int k = 0; k < got; k++)
+			look_at_received(&msgs[k].msg_hdr);
+		return got;
+	}
 	if (span.tv_sec < 0 || span.tv_nsec < 0 || span.tv_nsec >= SECOND)
 		return (int)shim_return(-EINVAL);
 	(void)shim_real.clock_gettime(CLOCK_MONOTONIC, &until);

@@ -18,11 +18,20 @@ SHIM_EXPORT int msync(void *addr, size_t len, int flags)
 	return (int)shim_end(&s, pol_msync(addr, len, flags));
 }
 
+/* As shim_begin, in a call that is a cancellation point. */
+static bool begin_at_point(int fd, struct shim_scope *s)
+{
+	if (shim_is_quiet())
+		return false;
+	pthread_testcancel();
+	return shim_begin(fd, s);
+}
+
 SHIM_EXPORT int fsync(int fd)
 {
 	struct shim_scope s;
 
-	if (shim_is_quiet() || !shim_begin(fd, &s))
+	if (!begin_at_point(fd, &s))
 		return shim_real.fsync(fd);
 	return (int)shim_end(&s, pol_event(s.m, POL_EV_FSYNC));
 }
@@ -31,7 +40,7 @@ SHIM_EXPORT int fdatasync(int fd)
 {
 	struct shim_scope s;
 
-	if (shim_is_quiet() || !shim_begin(fd, &s))
+	if (!begin_at_point(fd, &s))
 		return shim_real.fdatasync(fd);
 	return (int)shim_end(&s, pol_event(s.m, POL_EV_FSYNC));
 }
@@ -89,7 +98,7 @@ SHIM_EXPORT int fallocate(int fd, int mode, off_t off, off_t len)
 {
 	struct shim_scope s;
 
-	if (shim_is_quiet() || off < 0 || len <= 0 || !is_writable(fd) || !shim_begin(fd, &s))
+	if (shim_is_quiet() || off < 0 || len <= 0 || !is_writable(fd) || !begin_at_point(fd, &s))
 		return shim_real.fallocate(fd, mode, off, len);
 	return (int)shim_end(&s, pol_fallocate(s.m, mode, off, len));
 }
