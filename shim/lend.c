@@ -45,6 +45,31 @@ char *shim_lend_string(const char *s, char *stack)
 	return shim_touch(s, n, false) ? stack : (char *)s; /* too long; or not readable */
 }
 
+struct iovec shim_lend_list(struct shim_loan *loan, const struct iovec *iov, size_t niov)
+{
+	struct iovec one = {0};
+	size_t i, len = 0;
+
+	for (i = 0; i < niov; i++)
+		if (!shim_touch(iov[i].iov_base, iov[i].iov_len, true) ||
+		    __builtin_add_overflow(len, iov[i].iov_len, &len))
+			return one;
+	one.iov_base = len ? shim_lend_room(loan, len) : NULL;
+	one.iov_len = one.iov_base ? len : 0;
+	return one;
+}
+
+void shim_lend_scatter(const struct iovec *one, ssize_t ret, const struct iovec *iov)
+{
+	const char *from = one->iov_base;
+	size_t n, len = ret < 0 ? 0 : (size_t)ret < one->iov_len ? (size_t)ret : one->iov_len;
+
+	for (; len; len -= n, from += n, iov++) {
+		n = iov->iov_len < len ? iov->iov_len : len;
+		(void)shim_copy(iov->iov_base, from, n);
+	}
+}
+
 void shim_loan_drop(void *arg)
 {
 	struct shim_loan *loan = arg;

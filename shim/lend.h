@@ -18,6 +18,7 @@
 
 #include "copy.h"
 #include "range.h"
+#include <sys/uio.h>
 
 #define SHIM_LOAN_MAX 8	     /* pointers of one call */
 #define SHIM_LOAN_STACK 1024 /* what is lent on the stack; the rest is mapped */
@@ -43,6 +44,10 @@ void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_len
 /* len bytes for the length of the call, or NULL. */
 void *shim_lend_room(struct shim_loan *loan, size_t len);
 char *shim_lend_string(const char *s, char *stack);
+/* For a list of buffers that the kernel fills: one of ours as long as all of them; iov_len 0: one is bad, or there is
+ * nothing to fill. Then, to them, the ret bytes that came. The list itself can be read. */
+struct iovec shim_lend_list(struct shim_loan *loan, const struct iovec *iov, size_t niov);
+void shim_lend_scatter(const struct iovec *one, ssize_t ret, const struct iovec *iov);
 /* The call returned ret. */
 void shim_loan_end(struct shim_loan *loan, long ret);
 /* It was cancelled. */

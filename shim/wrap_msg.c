@@ -55,31 +55,6 @@ SHIM_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	return SHIM_READY(ready_to_send(msg, &m), shim_real.sendmsg(fd, msg, flags));
 }
 
-/* All buffers of iov as one of ours, when all of them can be stored to; len 0: they cannot. */
-static struct iovec one_buffer(struct shim_loan *loan, const struct msghdr *m)
-{
-	struct iovec one = {0};
-	size_t i, len = 0;
-
-	for (i = 0; i < m->msg_iovlen; i++)
-		if (!shim_touch(m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, true) ||
-		    __builtin_add_overflow(len, m->msg_iov[i].iov_len, &len))
-			return one;
-	one.iov_base = len ? shim_lend_room(loan, len) : NULL;
-	one.iov_len = one.iov_base ? len : 0;
-	return one;
-}
-
-static void scatter(const char *from, size_t len, const struct iovec *iov)
-{
-	size_t n;
-
-	for (; len; len -= n, from += n, iov++) {
-		n = iov->iov_len < len ? iov->iov_len : len;
-		(void)shim_copy(iov->iov_base, from, n);
-	}
-}
-
 /* Descriptors came with it: what is known of their numbers is of files that are closed. */
 static void look_at_received(const struct msghdr *m)
 {
@@ -107,7 +82,7 @@ static void look_at_received(const struct msghdr *m)
 
 static ssize_t receive(int fd, struct msghdr *m, int flags, struct shim_loan *loan)
 {
-	struct iovec one = one_buffer(loan, m);
+	struct iovec one = shim_lend_list(loan, m->msg_iov, m->msg_iovlen);
 	struct msghdr ours = *m;
 	ssize_t n;
 
@@ -120,8 +95,7 @@ static ssize_t receive(int fd, struct msghdr *m, int flags, struct shim_loan *lo
 	pthread_cleanup_pop(0);
 	if (n >= 0)
 		look_at_received(&ours);
-	if (n > 0 && one.iov_len)
-		scatter(one.iov_base, (size_t)n < one.iov_len ? (size_t)n : one.iov_len, m->msg_iov);
+	shim_lend_scatter(&one, n, m->msg_iov);
 	shim_loan_end(loan, n);
 	m->msg_namelen = ours.msg_namelen;
 	m->msg_controllen = ours.msg_controllen;

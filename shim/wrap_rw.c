@@ -8,6 +8,7 @@
 #include "own.h"
 #include "buf.h"
 #include "fd.h"
+#include "lend.h"
 #include <limits.h>
 
 #define SHIM_TAKE_RW(x) x
@@ -63,19 +64,21 @@ static bool on_handle(const struct rw *rw, ssize_t *ret)
 	return true;
 }
 
+static bool is_file(int fd)
+{
+	struct stat st;
+	int saved = errno;
+	bool is_regular = shim_real.fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+
+	errno = saved;
+	return is_regular;
+}
+
 /* A file gives all it has: a count that stopped at a page which was protected meanwhile is taken up again, as
  * natively there is no such stop. Only for one buffer, and only for regular files. */
 static bool is_stopped_short(const struct rw *rw, ssize_t done)
 {
-	struct stat st;
-	int saved = errno;
-	bool is_regular;
-
-	if (rw->niov != 1 || done <= 0 || (size_t)done >= rw->iov->iov_len)
-		return false;
-	is_regular = shim_real.fstat(rw->fd, &st) == 0 && S_ISREG(st.st_mode);
-	errno = saved;
-	return is_regular;
+	return rw->niov == 1 && done > 0 && (size_t)done < rw->iov->iov_len && is_file(rw->fd);
 }
 
 /* The bare transfer, as the rw says, from byte `done` of a single buffer on. */
@@ -89,11 +92,33 @@ static ssize_t transfer(const struct rw *rw, size_t done)
 		one.iov_len = iov->iov_len - done;
 		iov = &one;
 	}
+	if (rw->flags)
+		return (rw->fill ? shim_real.preadv2 : shim_real.pwritev2)(
+			rw->fd, iov, rw->niov, rw->off == POSITION ? POSITION : rw->off + (off_t)done, rw->flags);
 	if (rw->off == POSITION)
 		return rw->fill ? shim_real.readv(rw->fd, iov, rw->niov)
 				: shim_real.writev(rw->fd, iov, rw->niov);
 	return rw->fill ? shim_real.preadv(rw->fd, iov, rw->niov, rw->off + (off_t)done)
 			: shim_real.pwritev(rw->fd, iov, rw->niov, rw->off + (off_t)done);
+}
+
+/* What comes from a descriptor that is no file can be taken only once. */
+static ssize_t taken_once(const struct rw *rw)
+{
+	struct shim_loan loan;
+	struct iovec one;
+	ssize_t n;
+
+	loan.n = 0;
+	one = shim_lend_list(&loan, rw->iov, (size_t)rw->niov);
+	if (!one.iov_len)
+		return transfer(rw, 0);
+	pthread_cleanup_push(shim_loan_drop, &loan);
+	n = shim_real.read(rw->fd, one.iov_base, one.iov_len);
+	pthread_cleanup_pop(0);
+	shim_lend_scatter(&one, n, rw->iov);
+	shim_loan_end(&loan, n);
+	return n;
 }
 
 /* Buffers of ours on a descriptor that is not. */
@@ -102,6 +127,8 @@ static ssize_t with_buffers(const struct rw *rw)
 	ssize_t n, done;
 	int saved = errno;
 
+	if (rw->fill && rw->off == POSITION && !rw->flags && !is_file(rw->fd))
+		return taken_once(rw);
 	done = SHIM_READY(shim_iov_prepare(rw->iov, rw->niov, rw->fill), transfer(rw, 0));
 	while (is_stopped_short(rw, done)) {
 		n = SHIM_READY(shim_iov_prepare(rw->iov, rw->niov, rw->fill), transfer(rw, (size_t)done));
@@ -121,7 +148,7 @@ static bool is_done(const struct rw *rw, ssize_t *ret)
 	pthread_testcancel();
 	if (on_handle(rw, ret))
 		return true;
-	if (rw->niov <= 0 || rw->niov > IOV_MAX || rw->off < POSITION || rw->flags ||
+	if (rw->niov <= 0 || rw->niov > IOV_MAX || rw->off < POSITION ||
 	    !shim_iov_is_managed(rw->iov, rw->niov))
 		return false;
 	*ret = with_buffers(rw);
@@ -132,6 +159,13 @@ static bool is_done(const struct rw *rw, ssize_t *ret)
 static inline bool is_plain(int fd, uintptr_t buf, size_t len)
 {
 	return shim_is_idle() || (shim_fd_is_foreign(fd) && !shim_buf_is_managed((void *)buf, len)) || pol_nlive() == 0;
+}
+
+/* The same, for a list that the program made: a bad one is the kernel's to refuse. */
+static bool is_done_list(const struct rw *rw, ssize_t *ret)
+{
+	return rw->niov > 0 && rw->niov <= IOV_MAX &&
+	       shim_touch(rw->iov, (size_t)rw->niov * sizeof(*rw->iov), false) && is_done(rw, ret);
 }
 
 static __attribute__((noinline)) bool is_done_one(int fd, void *buf, size_t len, off_t off, bool fill, ssize_t *ret)
@@ -183,7 +217,7 @@ SHIM_EXPORT ssize_t readv(int fd, const struct iovec *iov, int niov)
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = POSITION, .fill = true};
 	ssize_t ret;
 
-	return shim_is_quiet() || !is_done(&rw, &ret) ? shim_real.readv(fd, iov, niov) : ret;
+	return shim_is_quiet() || !is_done_list(&rw, &ret) ? shim_real.readv(fd, iov, niov) : ret;
 }
 
 SHIM_EXPORT ssize_t writev(int fd, const struct iovec *iov, int niov)
@@ -191,7 +225,7 @@ SHIM_EXPORT ssize_t writev(int fd, const struct iovec *iov, int niov)
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = POSITION, .fill = false};
 	ssize_t ret;
 
-	return shim_is_quiet() || !is_done(&rw, &ret) ? shim_real.writev(fd, iov, niov) : ret;
+	return shim_is_quiet() || !is_done_list(&rw, &ret) ? shim_real.writev(fd, iov, niov) : ret;
 }
 
 SHIM_EXPORT ssize_t preadv(int fd, const struct iovec *iov, int niov, off_t off)
@@ -199,7 +233,7 @@ SHIM_EXPORT ssize_t preadv(int fd, const struct iovec *iov, int niov, off_t off)
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = off, .fill = true};
 	ssize_t ret;
 
-	return shim_is_quiet() || off < 0 || !is_done(&rw, &ret) ? shim_real.preadv(fd, iov, niov, off) : ret;
+	return shim_is_quiet() || off < 0 || !is_done_list(&rw, &ret) ? shim_real.preadv(fd, iov, niov, off) : ret;
 }
 
 SHIM_EXPORT ssize_t pwritev(int fd, const struct iovec *iov, int niov, off_t off)
@@ -207,7 +241,7 @@ SHIM_EXPORT ssize_t pwritev(int fd, const struct iovec *iov, int niov, off_t off
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = off, .fill = false};
 	ssize_t ret;
 
-	return shim_is_quiet() || off < 0 || !is_done(&rw, &ret) ? shim_real.pwritev(fd, iov, niov, off)
+	return shim_is_quiet() || off < 0 || !is_done_list(&rw, &ret) ? shim_real.pwritev(fd, iov, niov, off)
 								 : ret;
 }
 
@@ -216,7 +250,7 @@ SHIM_EXPORT ssize_t preadv2(int fd, const struct iovec *iov, int niov, off_t off
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = off, .flags = flags, .fill = true};
 	ssize_t ret;
 
-	return shim_is_quiet() || !is_done(&rw, &ret) ? shim_real.preadv2(fd, iov, niov, off, flags) : ret;
+	return shim_is_quiet() || !is_done_list(&rw, &ret) ? shim_real.preadv2(fd, iov, niov, off, flags) : ret;
 }
 
 SHIM_EXPORT ssize_t pwritev2(int fd, const struct iovec *iov, int niov, off_t off, int flags)
@@ -224,7 +258,7 @@ SHIM_EXPORT ssize_t pwritev2(int fd, const struct iovec *iov, int niov, off_t of
 	struct rw rw = {.fd = fd, .iov = iov, .niov = niov, .off = off, .flags = flags, .fill = false};
 	ssize_t ret;
 
-	return shim_is_quiet() || !is_done(&rw, &ret) ? shim_real.pwritev2(fd, iov, niov, off, flags) : ret;
+	return shim_is_quiet() || !is_done_list(&rw, &ret) ? shim_real.pwritev2(fd, iov, niov, off, flags) : ret;
 }
 
 /* The fortified forms: a count beyond the buffer is libc's to abort on. */

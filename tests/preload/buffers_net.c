@@ -30,7 +30,7 @@ static void addresses(enum place k)
 
 	to = with(k, &a, sizeof(a));
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("bind", k, bind(fd, (void *)to, sizeof(a)), 1);
 	if (k >= GOOD && bind(fd, (void *)&a, sizeof(a)))
 		die("bind");
@@ -45,13 +45,13 @@ static void addresses(enum place k)
 		die("getsockname");
 	lenp = place(k, sizeof(*lenp));
 	if (k < GOOD)
-		*lenp = 4, settle();
+		*lenp = 4, settle(k);
 	told("getsockname, short", k, getsockname(fd, (void *)&peer, lenp), *lenp == sizeof(a));
 
 	c = socket(AF_INET, SOCK_STREAM, 0);
 	to = with(k, &a, sizeof(a));
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("connect", k, connect(c, (void *)to, sizeof(a)), 1);
 	if (k >= GOOD && connect(c, (void *)&a, sizeof(a)))
 		die("connect");
@@ -67,7 +67,7 @@ static void addresses(enum place k)
 	told("getsockopt", k, getsockopt(c, SOL_SOCKET, SO_TYPE, val, &len), *val == SOCK_STREAM);
 	val = with(k, &(int){1}, sizeof(*val));
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("setsockopt", k, setsockopt(c, SOL_SOCKET, SO_KEEPALIVE, val, sizeof(*val)), 1);
 	val = place(k, 2 * sizeof(*val));
 	told("socketpair", k, socketpair(AF_UNIX, SOCK_STREAM, 0, val), val[0] > 2 && val[1] > val[0]);
@@ -90,14 +90,14 @@ static void datagrams(enum place k)
 	to = with(k, &a, sizeof(a));
 	buf = with(k < GOOD ? k : FRESH, text, sizeof(text));
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("sendto", k, sendto(out, buf, sizeof(text), 0, (void *)to, sizeof(a)), 1);
 	if (k >= GOOD)
 		sendto(out, text, sizeof(text), 0, (void *)&a, sizeof(a));
 	buf = place(k < GOOD ? k : CLEAN, sizeof(text));
 	from = place(k, sizeof(*from));
 	lenp = with(k < GOOD ? k : CLEAN, &(socklen_t){sizeof(*from)}, sizeof(len));
-	settle();
+	settle(k);
 	told("recvfrom", k, recvfrom(in, buf, sizeof(text), 0, (void *)from, lenp),
 	     from->sin_family == AF_INET && !memcmp(buf, text, sizeof(text)));
 
@@ -139,7 +139,7 @@ static void messages(enum place k)
 	msg->msg_control = with(k < GOOD ? k : CLEAN, control, sizeof(control));
 	msg->msg_controllen = sizeof(control);
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("sendmsg", k, sendmsg(sv[0], msg, 0), 1);
 	if (k >= GOOD && send(sv[0], text, 2000, 0) != 2000)
 		die("send");
@@ -155,7 +155,7 @@ static void messages(enum place k)
 	msg->msg_control = place(k < GOOD ? k : CLEAN, sizeof(control));
 	msg->msg_controllen = sizeof(control);
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("recvmsg", k, recvmsg(sv[1], msg, MSG_DONTWAIT), 1);
 	if (k < GOOD) {
 		fact("control", (long)msg->msg_controllen);
@@ -185,11 +185,11 @@ static void several(enum place k)
 			msgs[i].msg_hdr.msg_iov = &iov[i];
 			msgs[i].msg_hdr.msg_iovlen = 1;
 		}
-		settle();
+		settle(k);
 	}
 	told("sendmmsg", k, sendmmsg(sv[0], msgs, 3, 0), msgs[2].msg_len == 98);
 	if (k < GOOD)
-		settle();
+		settle(k);
 	told("recvmmsg", k, recvmmsg(sv[1], msgs, 3, MSG_DONTWAIT, &soon), msgs[2].msg_len == 98);
 	told("recvmmsg of nothing", k, recvmmsg(sv[1], msgs, 3, MSG_DONTWAIT, NULL), 1);
 	close(sv[0]), close(sv[1]);

@@ -67,10 +67,10 @@ UNUSED static char *place_string(enum place kind, const char *s)
 	return p;
 }
 
-/* Commit: what was stored to is clean, and protected, after this. */
-UNUSED static void settle(void)
+/* Commit, for the places that are about that: what was stored to is clean, and protected, after it. */
+UNUSED static void settle(enum place kind)
 {
-	if (msync(place_map, NPAGES(PLACE_NPAGES * NPLACES), MS_SYNC))
+	if ((kind == CLEAN || kind == ACROSS) && msync(place_map, NPAGES(PLACE_NPAGES * NPLACES), MS_SYNC))
 		die("msync");
 }
 
@@ -81,7 +81,7 @@ UNUSED static void settle(void)
 		int err_ = errno;                                                                            \
                                                                                                              \
 		printf("%s, %s: %ld %s\n", what, place_names[kind], ret_,                                    \
-		       ret_ < 0 ? strerrorname_np(err_) : (right) ? "right" : "wrong");                      \
+		       ret_ < 0 ? strerrorname_np(err_) : kind >= GOOD || (right) ? "right" : "wrong");      \
 		fflush(stdout);                                                                              \
 	} while (0)
 

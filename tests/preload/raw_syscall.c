@@ -92,13 +92,13 @@ static void futexes(enum place k)
 	*word = 0;
 	ts = place(k, sizeof(*ts));
 	*ts = (struct timespec){.tv_nsec = 1000};
-	settle();
+	settle(k);
 	told("futex wait, a time", k, syscall(SYS_futex, word, FUTEX_WAIT, 0, ts, NULL, 0), 1);
 	word = place(k, sizeof(*word));
 	*word = 0;
-	settle();
+	settle(k);
 	told("futex lock", k, syscall(SYS_futex, word, FUTEX_LOCK_PI, 0, NULL, NULL, 0), 1);
-	settle();
+	settle(k);
 	told("futex unlock", k, syscall(SYS_futex, word, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0), *word == 0);
 	if (pthread_create(&t, NULL, waker, NULL))
 		die("pthread_create");
@@ -128,13 +128,13 @@ static void others(enum place k)
 	ru = place(k, sizeof(*ru));
 	told("getrusage", k, syscall(SYS_getrusage, RUSAGE_SELF, ru), ru->ru_maxrss > 0);
 	s = k < GOOD ? place_string(k, "raw.dat") : place(k, 64);
-	settle();
+	settle(k);
 	told("access", k, syscall(SYS_faccessat, AT_FDCWD, s, R_OK), 1);
 	if (pipe(pi) || socketpair(AF_UNIX, SOCK_DGRAM, 0, sv))
 		die("pipe");
 	fds = place(k, sizeof(*fds));
 	if (k < GOOD)
-		*fds = (struct pollfd){.fd = pi[1], .events = POLLOUT}, settle();
+		*fds = (struct pollfd){.fd = pi[1], .events = POLLOUT}, settle(k);
 	told("ppoll", k, syscall(SYS_ppoll, fds, 1, NULL, NULL, 8), fds->revents == POLLOUT);
 	ep = epoll_create1(0);
 	if (epoll_ctl(ep, EPOLL_CTL_ADD, pi[1], &(struct epoll_event){.events = EPOLLOUT, .data.u32 = 77}))
@@ -193,7 +193,7 @@ static void facts(void)
 	}
 	masks();
 	place_map[0] = 'y';
-	settle();
+	settle(CLEAN);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
