@@ -102,8 +102,10 @@ void shim_resolve(void)
 	shim_tls.resolving = true;
 #define CALL(family, name, aliases)                                                                          \
 	fn = dlsym(RTLD_NEXT, #name);                                                                        \
-	if (fn)                                                                                              \
-		shim_real.name = (__typeof__(name) *)fn;
+	if (fn) {                                                                                            \
+		shim_real.name = (__typeof__(name) *)fn;                                                     \
+		shim_behind_note(fn);                                                                        \
+	}
 #include "calls.def"
 #undef CALL
 	shim_tls.resolving = false;

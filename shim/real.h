@@ -21,6 +21,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -104,6 +105,9 @@ extern struct shim_real shim_real;
 /* Fill the table; any number of times, from any thread. Calls that arrive from within (an allocator that
  * dlsym woke up) are served by bare system calls. */
 void shim_resolve(void);
+/* behind.c: fn is what a call of ours goes to; is the caller an object that does what calls of ours go to? */
+void shim_behind_note(const void *fn);
+bool shim_is_behind(const void *caller);
 
 #define SHIM_EXPORT __attribute__((visibility("default")))
 

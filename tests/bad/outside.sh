@@ -144,6 +144,86 @@ t_dirty() {
 	holds a.dat THEY
 }
 
+t_truncated() {
+	local load
+	for load in eager lazy; do
+		claim "load=$load: cut by another program: what was loaded stays, what was not is zeros; nothing hangs or dies"
+		set="load=$load commit=msync,fsync"
+		make_file a.dat o 8M
+		start
+		order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' ooo; order 'store 4K mine' ok
+		sleep 0.01
+		truncate -s 10000 a.dat
+		order 'load 0 3' ooo; order 'load 4K 4' mine; order 'load 9000 3' ooo
+		order 'load 5M 3' 'ooo|\.\.\.' # beyond the new end
+		[ "$load" = lazy ] || [ "$answer" = ooo ] || bad 'eager, and it is not what was loaded'
+		order 'read 6M 3' 'ooo|\.\.\.'; order 'store 7M mine' ok; order 'load 7M 4' mine
+		order size 8388608
+		order msync EBUSY; errs 'changed by somebody else'
+		order 'load 4K 4' mine; order 'load 7M 4' mine
+		[ "$(stat -c %s a.dat)" = 10000 ] || bad 'the file was touched'
+		txmap invalidate "$pid"; is 0
+		order size 10000; order 'load 0 3' ooo; order 'load 4K 3' ooo; order 'load 5M 1' SIGBUS
+		order 'load 10001 1' .
+		order 'store 0 now' ok; order msync ok; holds a.dat nowo
+		[ "$(stat -c %s a.dat)" = 10000 ] || bad 'its size is not what the other program made it'
+		stop; is 0
+
+		claim "load=$load: rewritten in place and shorter, as with >"
+		make_file a.dat o 8M
+		start
+		order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' ooo; order 'store 1M mine' ok
+		sleep 0.01
+		head -c 5000 /dev/zero | tr '\0' n >a.dat
+		order 'load 0 3' ooo; order 'load 1M 4' mine; order 'load 4K 3' 'ooo|nnn'; order 'load 3M 3' 'ooo|\.\.\.'
+		order fsync EBUSY
+		stop # the stores are refused a last time, and that is said
+		holds a.dat nnnn; [ "$(stat -c %s a.dat)" = 5000 ] || bad 'the file was touched'
+
+		claim "load=$load: a hole is punched, and the file unlinked"
+		make_file a.dat o 8M
+		start
+		order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' ooo
+		fallocate -p -o 0 -l 4M a.dat
+		rm a.dat
+		order 'load 0 3' ooo; order 'load 2M 3' 'ooo|\.\.\.'; order 'load 6M 3' ooo
+		txmap invalidate "$pid"; is 0
+		order 'load 0 3' '\.\.\.'; order 'load 6M 3' ooo
+		stop
+
+		claim "load=$load: cut and grown all the time while pages are met: each is what it was once"
+		make_file a.dat o 8M
+		start
+		order "open $dir/a.dat" ok; order 'map 0' ok
+		(while :; do truncate -s 4096 a.dat; truncate -s 8M a.dat; done) &
+		local cutter=$! i
+		for i in $(seq 0 7 2047); do order "load $((i * 4096)) 3" 'ooo|\.\.\.'; done
+		for i in $(seq 3 50 2047); do order "read $((i * 4096)) 3" 'ooo|\.\.\.|'; done
+		order 'store 0 mine' ok; order msync 'ok|EBUSY'
+		kill $cutter; wait $cutter 2>/dev/null
+		txmap invalidate "$pid"; is 0
+		order 'store 0 last' ok; order msync ok; holds a.dat last
+		stop; is 0
+	done
+}
+
+t_same_size() {
+	claim 'rewritten with the same length, within the same second: the commit sees it'
+	begin
+	order 'store 0 mine' ok
+	sleep 0.02
+	head -c 64K /dev/zero | tr '\0' n | dd of=a.dat conv=notrunc 2>/dev/null
+	order msync EBUSY
+	stop
+	claim 'replaced by rename: the program keeps its file, and may commit to it; the new one is not touched'
+	begin
+	order 'store 0 mine' ok
+	make_file b.dat n 64K; mv b.dat a.dat
+	order msync ok; order 'load 0 4' mine
+	holds a.dat nnnn
+	stop
+}
+
 t_ranges() {
 	claim 'invalidate: what is beyond the end, negative, too large or no number'
 	begin
@@ -197,6 +277,8 @@ command -v python3 >/dev/null || { echo 'no python3 here'; exit 77; }
 each t_reader
 each t_polling
 each t_dirty
+each t_truncated
+each t_same_size
 each t_ranges
 each t_msync
 exit $failed
