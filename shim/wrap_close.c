@@ -8,6 +8,8 @@
 #include "real.h"
 #include "enter.h"
 #include "own.h"
+#include "buf.h"
+#include "copy.h"
 #include "fd.h"
 #include <linux/close_range.h>
 #include <stdarg.h>
@@ -206,10 +208,13 @@ static int unlocking(int fd)
 	return (int)shim_end(&s, pol_event(s.m, POL_EV_UNLOCK));
 }
 
+/* A file is live. */
 static bool is_unlock(int cmd, const struct flock *lk)
 {
+	short type;
+
 	return (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW) && lk &&
-	       lk->l_type == F_UNLCK;
+	       shim_copy(&type, &lk->l_type, sizeof(type)) && type == F_UNLCK;
 }
 
 SHIM_EXPORT int fcntl(int fd, int cmd, ...)
@@ -226,8 +231,11 @@ SHIM_EXPORT int fcntl(int fd, int cmd, ...)
 		return (int)shim_return(-EBADF);
 	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !shim_is_stranger())
 		return copied(fd, shim_real.fcntl(fd, cmd, arg));
-	if (is_unlock(cmd, arg) && unlocking(fd) < 0)
-		return -1;
+	if (!shim_is_quiet()) {
+		if (is_unlock(cmd, arg) && unlocking(fd) < 0)
+			return -1;
+		shim_buf_ready_around(arg);
+	}
 	return shim_real.fcntl(fd, cmd, arg);
 }
 

@@ -4,6 +4,7 @@
 #include "real.h"
 #include "enter.h"
 #include "fd.h"
+#include "lend.h"
 
 #define SHIM_TAKE_COPY(x) x
 
@@ -113,10 +114,21 @@ static ssize_t copy_checked(int in, off_t *off_in, int out, off_t *off_out, size
 
 static bool is_libcs(int in, int out)
 {
-	return shim_is_quiet() || (!is_live(in) && !is_live(out));
+	return !is_live(in) && !is_live(out);
 }
 
-SHIM_EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t len)
+/* The program's offset is worked with as a copy of ours. One that cannot be read is the kernel's to refuse. */
+static bool get(const off_t *off, off_t *ret)
+{
+	return !off || shim_copy(ret, off, sizeof(*ret));
+}
+
+static ssize_t put(off_t *off, const off_t *val, ssize_t ret)
+{
+	return !off || shim_copy(off, val, sizeof(*val)) ? ret : shim_return(-EFAULT);
+}
+
+static ssize_t send_file(int out, int in, off_t *off, size_t len)
 {
 	int saved = errno;
 	ssize_t n;
@@ -132,14 +144,20 @@ SHIM_EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t len)
 	return shim_return(n);
 }
 
-SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_out, size_t len,
-				    unsigned flags)
+SHIM_EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t len)
+{
+	off_t pos;
+
+	if (shim_is_quiet() || !get(off, &pos))
+		return shim_real.sendfile(out, in, off, len);
+	return put(off, &pos, send_file(out, in, off ? &pos : NULL, len));
+}
+
+static ssize_t copy_range(int in, off_t *off_in, int out, off_t *off_out, size_t len, unsigned flags)
 {
 	int saved = errno;
 	ssize_t n;
 
-	if (!shim_is_quiet())
-		pthread_testcancel();
 	if (flags || is_libcs(in, out))
 		return shim_real.copy_file_range(in, off_in, out, off_out, len, flags);
 	n = copy_checked(in, off_in, out, off_out, len);
@@ -147,12 +165,31 @@ SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_o
 	return shim_return(n);
 }
 
+SHIM_EXPORT ssize_t copy_file_range(int in, off_t *off_in, int out, off_t *off_out, size_t len,
+				    unsigned flags)
+{
+	off_t from, to;
+	ssize_t n;
+
+	if (shim_is_quiet() || !get(off_in, &from) || !get(off_out, &to))
+		return shim_real.copy_file_range(in, off_in, out, off_out, len, flags);
+	pthread_testcancel();
+	n = copy_range(in, off_in ? &from : NULL, out, off_out ? &to : NULL, len, flags);
+	return put(off_out, &to, put(off_in, &from, n));
+}
+
 /* "The target file system doesn't support splicing": every caller has another way then. */
 SHIM_EXPORT ssize_t splice(int in, off_t *off_in, int out, off_t *off_out, size_t len, unsigned flags)
 {
-	if (is_libcs(in, out))
+	off_t from, to;
+	ssize_t n;
+
+	if (shim_is_quiet() || !get(off_in, &from) || !get(off_out, &to))
 		return shim_real.splice(in, off_in, out, off_out, len, flags);
-	return shim_return(-EINVAL);
+	if (!is_libcs(in, out))
+		return shim_return(-EINVAL);
+	n = shim_real.splice(in, off_in ? &from : NULL, out, off_out ? &to : NULL, len, flags);
+	return put(off_out, &to, put(off_in, &from, n));
 }
 
 #include "alias.h"

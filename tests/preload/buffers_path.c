@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <spawn.h>
 #include <sys/inotify.h>
+#include <sys/sendfile.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/vfs.h>
@@ -155,6 +156,34 @@ static void looks(enum place k)
 	close(in);
 }
 
+/* Locks, and where a copy begins. */
+static void of_files(enum place k)
+{
+	int fd = make("from.tmp", NPAGES(2)), to = open("to.tmp", O_CREAT | O_RDWR, 0600), pi[2];
+	struct flock *lk = place(k, sizeof(*lk));
+	off_t *off;
+
+	if (k < GOOD)
+		*lk = (struct flock){.l_type = F_WRLCK, .l_len = 10}, settle(k);
+	told("fcntl, lock", k, fcntl(fd, F_SETLK, lk), 1);
+	lk = place(k, sizeof(*lk));
+	if (k < GOOD)
+		*lk = (struct flock){.l_type = F_RDLCK, .l_len = 10}, settle(k);
+	told("fcntl, question", k, fcntl(fd, F_GETLK, lk), lk->l_type == F_UNLCK);
+	off = place(k, sizeof(*off));
+	if (k < GOOD)
+		*off = 100, settle(k);
+	told("sendfile", k, sendfile(to, fd, off, 1000), *off == 1100);
+	settle(k);
+	told("copy_file_range", k, copy_file_range(fd, off, to, NULL, 1000, 0), *off == 2100);
+	settle(k);
+	if (pipe(pi))
+		die("pipe");
+	told("splice", k, splice(fd, off, pi[1], NULL, 1000, 0), *off == 3100);
+	close(fd), close(to), close(pi[0]), close(pi[1]);
+	unlink("to.tmp");
+}
+
 static void programs(enum place k)
 {
 	char *argv[] = {S("/bin/sh"), S("-c"), S("exit $1"), S("sh"), S("7"), NULL}, **list, *env[] = {S("A=b"), NULL};
@@ -226,6 +255,7 @@ static void facts(void)
 	for (enum place k = 0; k < NPLACES; k++) {
 		names(k);
 		looks(k);
+		of_files(k);
 		programs(k);
 		unlink("dir/file");
 		rmdir("dir");
