@@ -95,6 +95,8 @@ void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void mismatch(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* A call's result and errno must be want: >= 0, or -errno. */
 void expect(const char *what, long ret, long want);
+/* A system call that no library sees, as another program would make it; -1 and errno. */
+long kernel(long nr, long a, long b, long c, long d);
 bool parse_keep(const char *list, uint8_t *keep, uint64_t nops);
 
 /* ---- random.c ---- */

@@ -61,7 +61,7 @@ void mismatch(const char *fmt, ...)
 	}
 	if (getenv("FSX_STOP"))
 		raise(SIGSTOP); /* for a debugger */
-	(void)syscall(SYS_exit_group, STATUS_MISMATCH);
+	(void)kernel(SYS_exit_group, STATUS_MISMATCH, 0, 0, 0);
 	abort();
 }
 

@@ -58,7 +58,7 @@ void check_all(void)
 		check_page(pg);
 }
 
-/* What somebody without txmap would read: raw system calls. */
+/* What somebody without txmap would read: system calls that nobody sees. */
 static void op_view(void)
 {
 	struct file *f = random_file();
@@ -68,17 +68,17 @@ static void op_view(void)
 	if (f->unsure)
 		return;
 	say("view %s", f->name);
-	fd = (int)syscall(SYS_openat, AT_FDCWD, f->name, O_RDONLY);
+	fd = (int)kernel(SYS_openat, AT_FDCWD, (long)f->name, O_RDONLY, 0);
 	expect("open", fd < 0 ? fd : 0, 0);
-	st.st_size = syscall(SYS_lseek, fd, 0L, SEEK_END);
+	st.st_size = kernel(SYS_lseek, fd, 0, SEEK_END, 0);
 	expect("the size in the storage", st.st_size, (long)f->com_size);
 	for (uint64_t off = 0; off < f->com_size; off += sizeof(buf)) {
 		size_t want = f->com_size - off < sizeof(buf) ? (size_t)(f->com_size - off) : sizeof(buf);
 
-		expect("pread", syscall(SYS_pread64, fd, buf, want, off), (long)want);
+		expect("pread", kernel(SYS_pread64, fd, (long)buf, (long)want, (long)off), (long)want);
 		compare_bytes("the storage", off, buf, f->com + off, want);
 	}
-	(void)syscall(SYS_close, fd);
+	(void)kernel(SYS_close, fd, 0, 0, 0);
 }
 
 void begin_worker(void)

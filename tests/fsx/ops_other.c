@@ -171,7 +171,7 @@ static void op_fork(void)
 		mismatch("fork: %s", strerror(errno));
 	if (how == 2 ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0) {
 		if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_MISMATCH)
-			(void)syscall(SYS_exit_group, STATUS_MISMATCH); /* it told */
+			(void)kernel(SYS_exit_group, STATUS_MISMATCH, 0, 0, 0); /* it told */
 		mismatch("the child ended with status %#x", (unsigned)status);
 	}
 	for (unsigned i = 0; i < NFILES; i++) { /* what it cut off or committed */
