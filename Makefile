@@ -147,7 +147,7 @@ $(B)/tests/programs/%: tests/programs/src/%.c $(B)/.flags
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< $(LIBS_program)
 $(B)/tests/ctor/%.so: tests/ctor/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
-	$(Q)$(CC) $(PLAIN_CFLAGS) -shared -fPIC -o $@ $<
+	$(Q)$(CC) $(PLAIN_CFLAGS) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
 $(B)/tests/ctor/%: tests/ctor/%.c $(B)/.flags $(CTOR_libs:%=$(B)/%)
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed $(CTOR_libs:%=$(B)/%) -ldl

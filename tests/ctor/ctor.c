@@ -17,7 +17,7 @@ static void facts(void)
 	early_mapping[1] = 'n';
 	called("msync", msync(early_mapping, 8192, MS_SYNC));
 	raw("ctor.dat");
-	fact("before any constructor", early_ifunc_result(&p));
+	fact("while a name was bound", early_ifunc_result(&p));
 	fact("still there", p[4096]);
 	p[4097] = 'j';
 	fact("seen through a descriptor", pwrite(fd2, "m", 1, 0) * 256 + p[0]);

@@ -7,9 +7,10 @@
 unsigned char *early_mapping;
 long early_result = -1;
 
-__attribute__((constructor(101))) static void early(void)
+/* Arguments as those of main, as glibc does it. Not in the program that only looks at the file (fact.h). */
+__attribute__((constructor(101))) static void early(int argc)
 {
-	int fd = open("ctor.dat", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	int fd = argc > 2 ? -1 : open("ctor.dat", O_RDWR | O_CREAT | O_TRUNC, 0600);
 	char c = 0;
 
 	if (fd < 0 || ftruncate(fd, 8192))
