@@ -28,13 +28,9 @@ static int open_ctl(struct vm_fileh *h)
 	h->ctl = p;
 	h->ctl->magic = VM_CTL_MAGIC;
 	h->ctl->version = VM_CTL_VERSION;
-	err = vm_lock_init_shared(&h->ctl->lock, VM_RANK_FILEH);
-	if (err)
-		goto unmap;
+	vm_lock_init_shared(&h->ctl->lock, VM_RANK_FILEH);
 	vm_pagemap_init(&h->pagemap, &h->ctl_fd, VM_CTL_LEN);
 	return vm_fileh_attach_peer(h);
-unmap:
-	(void)vm_sys->munmap(p, VM_CTL_LEN);
 drop_fd:
 	vm_fd_drop(&h->ctl_fd);
 	return err;

@@ -17,37 +17,14 @@ void vm_set_lock_hook(const struct vm_lock_hook *h)
 	hook = *h;
 }
 
-int vm_lock_init_shared(struct vm_lock *l, enum vm_rank rank)
+void vm_lock_init_shared(struct vm_lock *l, enum vm_rank rank)
 {
-	pthread_mutexattr_t attr;
-	int err;
-
-	err = pthread_mutexattr_init(&attr);
-	if (err)
-		return -err;
-	err = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	if (!err)
-		err = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	if (!err)
-		err = pthread_mutex_init(&l->mutex, &attr);
-	(void)pthread_mutexattr_destroy(&attr); /* cannot fail for a valid attribute */
-	l->rank = rank;
-	return -err;
+	*l = (struct vm_lock){.is_shared = true, .rank = rank};
 }
 
-/* A wake-up of a robust lock can be lost: the waiter that got it is killed, while a thread that had not waited has the
- * lock, and so does not know of the others who wait. So they look again now and then. */
-static int wait_for(pthread_mutex_t *mutex)
+static int try(struct vm_lock *l)
 {
-	struct timespec until = {0};
-	int err;
-
-	do {
-		(void)vm_sys->clock_gettime(CLOCK_REALTIME, &until); /* always there */
-		until.tv_sec++;
-		err = pthread_mutex_timedlock(mutex, &until); /* clocklock is unknown to the thread sanitizer */
-	} while (err == ETIMEDOUT);
-	return err;
+	return l->is_shared ? vm_robust_try(&l->robust) : -pthread_mutex_trylock(&l->mutex);
 }
 
 static void *begin_wait(void)
@@ -65,21 +42,26 @@ static void end_wait(void *token)
 static bool take(struct vm_lock *l)
 {
 	void *token;
-	int err;
+	int err = try(l);
 
-	err = pthread_mutex_trylock(&l->mutex);
-	if (err == EBUSY) {
+	if (err == -EBUSY) {
 		token = begin_wait();
-		err = wait_for(&l->mutex);
+		err = l->is_shared ? vm_robust_lock(&l->robust) : -pthread_mutex_lock(&l->mutex);
 		end_wait(token);
 	}
-	if (err == EOWNERDEAD) {
-		err = pthread_mutex_consistent(&l->mutex);
-		BUG_ON(err);
-		return true;
-	}
+	BUG_ON(err && err != -EOWNERDEAD);
+	return err;
+}
+
+static void give(struct vm_lock *l)
+{
+	int err = 0;
+
+	if (l->is_shared)
+		vm_robust_unlock(&l->robust);
+	else
+		err = pthread_mutex_unlock(&l->mutex);
 	BUG_ON(err);
-	return false;
 }
 
 bool vm_lock(struct vm_lock *l)
@@ -95,8 +77,7 @@ void vm_unlock(struct vm_lock *l)
 {
 	BUG_ON(!(held & (1u << l->rank)));
 	held &= ~(1u << l->rank);
-	int err = pthread_mutex_unlock(&l->mutex);
-	BUG_ON(err);
+	give(l);
 }
 
 bool vm_lock_is_held(enum vm_rank rank)
@@ -115,9 +96,7 @@ bool vm_lock_another(struct vm_lock *l)
 
 void vm_unlock_another(struct vm_lock *l, bool last)
 {
-	int err = pthread_mutex_unlock(&l->mutex);
-
-	BUG_ON(err);
+	give(l);
 	if (last)
 		held &= ~(1u << l->rank);
 }

@@ -296,6 +296,13 @@ static ssize_t sys_getrandom(void *buf, size_t len, unsigned flags)
 	return sys3(__NR_getrandom, (long)buf, (long)len, flags);
 }
 
+static int sys_get_robust_list(void *ret_head)
+{
+	size_t len;
+
+	return (int)sys3(__NR_get_robust_list, 0, (long)ret_head, (long)&len);
+}
+
 static int sys_gettid(void)
 {
 	return (int)sys3(__NR_gettid, 0, 0, 0);
@@ -408,6 +415,7 @@ const struct vm_sys vm_sys_linux = {
 	.clock_gettime = sys_clock_gettime,
 	.getrandom = sys_getrandom,
 	.gettid = sys_gettid,
+	.get_robust_list = sys_get_robust_list,
 	.exit_group = sys_exit_group,
 	.getpid = sys_getpid,
 };

@@ -74,6 +74,7 @@ struct vm_sys {
 	int (*clock_gettime)(int clock, struct timespec *ret_ts);
 	ssize_t (*getrandom)(void *buf, size_t len, unsigned flags);
 	int (*gettid)(void);
+	int (*get_robust_list)(void *ret_head); /* of the calling thread: struct robust_list_head ** */
 	int (*getpid)(void);
 	void (*exit_group)(int status); /* does not return */
 };

@@ -84,7 +84,7 @@ static void a_lock_whose_holder_died_is_taken_over_and_says_so(struct rig *r)
 	pid_t pid;
 
 	(void)r;
-	assert_int_equal(vm_lock_init_shared(l, VM_RANK_FILEH), 0);
+	vm_lock_init_shared(l, VM_RANK_FILEH);
 	pid = fork();
 	if (!pid) {
 		(void)vm_lock(l);
@@ -96,6 +96,92 @@ static void a_lock_whose_holder_died_is_taken_over_and_says_so(struct rig *r)
 	assert_false(vm_lock(l));
 	vm_unlock(l);
 	(void)munmap(l, sizeof(*l));
+}
+
+/* The program's mutex, in a page that is protected while we work: its and ours are in one list of the thread.
+ */
+static void a_lock_leaves_the_programs_robust_mutexes_alone(struct rig *r)
+{
+	struct vm_lock *l = rig_shared(sizeof(*l)), *also = rig_shared(sizeof(*also));
+	pthread_mutex_t *theirs = rig_shared(4096);
+	pthread_mutexattr_t attr;
+	pid_t pid;
+
+	(void)r;
+	vm_lock_init_shared(l, VM_RANK_FILEH);
+	vm_lock_init_shared(also, VM_RANK_FILEH);
+	assert_int_equal(pthread_mutexattr_init(&attr), 0);
+	assert_int_equal(pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), 0);
+	assert_int_equal(pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST), 0);
+	assert_int_equal(pthread_mutex_init(theirs, &attr), 0);
+
+	assert_int_equal(pthread_mutex_lock(theirs), 0);
+	assert_int_equal(mprotect(theirs, 4096, PROT_NONE), 0);
+	assert_false(vm_lock_another(l));
+	assert_false(vm_lock_another(also));
+	vm_unlock_another(l, false); /* the first first: fork does */
+	vm_unlock_another(also, true);
+	assert_int_equal(mprotect(theirs, 4096, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(pthread_mutex_unlock(theirs), 0);
+
+	pid = fork();
+	if (!pid) {
+		(void)pthread_mutex_lock(theirs);
+		(void)vm_lock(l);
+		(void)kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(rig_reap(pid), -SIGKILL);
+	assert_true(vm_lock(l));
+	vm_unlock(l);
+	assert_int_equal(pthread_mutex_lock(theirs), EOWNERDEAD); /* theirs stayed in the list */
+	assert_int_equal(pthread_mutex_consistent(theirs), 0);
+	assert_int_equal(pthread_mutex_unlock(theirs), 0);
+	(void)munmap(l, sizeof(*l));
+	(void)munmap(also, sizeof(*also));
+	(void)munmap(theirs, 4096);
+}
+
+struct counters {
+	struct vm_lock lock;
+	unsigned long a, b;
+};
+
+static void count_for_ever(struct counters *c)
+{
+	for (;;) {
+		if (vm_lock(&c->lock))
+			c->b = c->a; /* the one before was killed in between */
+		if (c->a != c->b)
+			abort();
+		c->a++;
+		c->b++;
+		vm_unlock(&c->lock);
+	}
+}
+
+static void a_lock_survives_that_its_users_are_killed_again_and_again(struct rig *r)
+{
+	struct counters *c = rig_shared(sizeof(*c));
+	unsigned long before;
+	pid_t pids[3];
+
+	(void)r;
+	vm_lock_init_shared(&c->lock, VM_RANK_FILEH);
+	for (int round = 0; round < 40; round++) {
+		for (int i = 0; i < 3; i++) {
+			pids[i] = fork();
+			if (!pids[i])
+				count_for_ever(c);
+		}
+		before = __atomic_load_n(&c->a, __ATOMIC_RELAXED);
+		while (__atomic_load_n(&c->a, __ATOMIC_RELAXED) < before + 1000)
+			(void)sched_yield();
+		for (int i = 0; i < 3; i++) {
+			assert_int_equal(kill(pids[i], SIGKILL), 0);
+			assert_int_equal(rig_reap(pids[i]), -SIGKILL);
+		}
+	}
+	(void)munmap(c, sizeof(*c));
 }
 
 /* ---- an embedder's own lock ---- */
@@ -167,6 +253,8 @@ static const struct rig_case cases[] = {
 	RIG_EAGER(locks_are_taken_in_rising_rank),
 	RIG_EAGER(the_wrong_order_aborts),
 	RIG_EAGER(a_lock_whose_holder_died_is_taken_over_and_says_so),
+	RIG_EAGER(a_lock_leaves_the_programs_robust_mutexes_alone),
+	RIG_EAGER(a_lock_survives_that_its_users_are_killed_again_and_again),
 	RIG_EAGER(an_embedders_lock_is_released_while_waiting_for_ours),
 	RIG_EAGER(waiting_ends_with_a_change_or_the_time),
 };
