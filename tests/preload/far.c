@@ -85,7 +85,7 @@ static void lengths(void)
 	static const off_t len[] = {0, -1, MAX, MAX - 4095, 1ll << 62, LONG_MIN};
 	char buf[8], *p;
 	volatile size_t huge = 0x7ffff000, huger = SIZE_MAX; /* what the compiler would warn of */
-	struct iovec *volatile few = &(struct iovec){buf, 1};
+	struct iovec *volatile few = &(struct iovec){buf, 1}, *volatile nowhere = (struct iovec *)8;
 
 	for (size_t i = 0; i < sizeof(len) / sizeof(*len); i++) {
 		printf("-- length %llx\n", (long long)len[i]);
@@ -112,6 +112,8 @@ static void lengths(void)
 	result("preadv2 of -2", preadv2(fd, &(struct iovec){buf, 1}, 1, -2, 0));
 	result("vectors of too much", readv(fd, (struct iovec[]){{buf, 1}, {buf, SIZE_MAX}}, 2));
 	result("too many vectors", readv(fd, few, 1025));
+	result("bad vectors", readv(fd, nowhere, 1));
+	result("bad vectors to write", pwritev(fd, nowhere, 1, 0));
 	result("sync_file_range", sync_file_range(fd, -1, 1, 0));
 	result("fadvise", posix_fadvise(fd, 0, -1, POSIX_FADV_NORMAL));
 	result("readahead", readahead(fd, 0, 4096));
