@@ -16,7 +16,7 @@ static int one(void)
 	return 1;
 }
 
-static int (*choose(void))(void)
+__attribute__((used)) static int (*choose(void))(void) /* clang takes it for unused */
 {
 	int fd = open("ifunc.dat", O_RDWR | O_CREAT | O_TRUNC, 0600);
 	char c = 0;
