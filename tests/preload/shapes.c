@@ -164,6 +164,7 @@ static void published(void)
 	char buf[PAGE];
 	pid_t pid;
 
+	p[0] = 0;
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) { /* meta page says which data page counts: it is there, whole */
@@ -182,7 +183,6 @@ static void published(void)
 		}
 		exit(wrong ? 1 : 0);
 	}
-	pwrite(fd, "", 1, 0);
 	for (int i = 1; i < 64; i++) {
 		memset(buf, i, sizeof(buf));
 		if (pwrite(fd, buf, PAGE, (off_t)NPAGES((size_t)i)) != (ssize_t)PAGE || fdatasync(fd) ||
