@@ -172,7 +172,7 @@ static void several(enum place k)
 	struct mmsghdr *msgs = place(k, 3 * sizeof(*msgs));
 	struct iovec *iov = place(k < GOOD ? k : CLEAN, 3 * sizeof(*iov));
 	char *buf = place(k < GOOD ? k : CLEAN, 300);
-	struct timespec soon = {.tv_nsec = 1000000};
+	struct timespec late = {.tv_sec = 1000};
 	int sv[2], i;
 
 	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sv))
@@ -190,7 +190,7 @@ static void several(enum place k)
 	told("sendmmsg", k, sendmmsg(sv[0], msgs, 3, 0), msgs[2].msg_len == 98);
 	if (k < GOOD)
 		settle(k);
-	told("recvmmsg", k, recvmmsg(sv[1], msgs, 3, MSG_DONTWAIT, &soon), msgs[2].msg_len == 98);
+	told("recvmmsg", k, recvmmsg(sv[1], msgs, 3, MSG_DONTWAIT, &late), msgs[2].msg_len == 98);
 	told("recvmmsg of nothing", k, recvmmsg(sv[1], msgs, 3, MSG_DONTWAIT, NULL), 1);
 	close(sv[0]), close(sv[1]);
 }
