@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "real.h"
 #include "lend.h"
+#include <string.h>
 
 void *shim_lend_room(struct shim_loan *loan, size_t len)
 {
@@ -13,7 +14,7 @@ void *shim_lend_room(struct shim_loan *loan, size_t len)
 	errno = saved;
 	if (room == MAP_FAILED)
 		return NULL;
-	loan->lent[loan->n++] = (struct shim_lent){.ours = room, .len = len, .is_mapped = true};
+	loan->lent[loan->n++] = (struct shim_lent){.ours = room, .mapped = len};
 	return room;
 }
 
@@ -24,14 +25,17 @@ void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_len
 	if (loan->n == SHIM_LOAN_MAX || !shim_touch(p, len, how != SHIM_READS))
 		return (void *)p;
 	if (stack)
-		loan->lent[loan->n++] = (struct shim_lent){.ours = stack, .len = len};
-	else if (!shim_lend_room(loan, len))
+		loan->lent[loan->n++] = (struct shim_lent){.ours = stack};
+	else if (len > SIZE_MAX / 2 || !shim_lend_room(loan, SHIM_LENT(len, how)))
 		return (void *)p; /* it was touched just now, and mostly that will do */
 	if (how != SHIM_FILLS_BY && !shim_copy(l->ours, p, len))
 		return (void *)p;
-	l->prog = (char *)p;
+	l->len = len;
 	l->unit = unit;
-	l->goes_back = how != SHIM_READS;
+	if (how != SHIM_READS)
+		l->prog = (char *)p;
+	if (how == SHIM_FILLS)
+		l->before = memcpy(l->ours + len, l->ours, len);
 	return l->ours;
 }
 
@@ -76,8 +80,24 @@ void shim_loan_drop(void *arg)
 	unsigned i;
 
 	for (i = 0; i < loan->n; i++)
-		if (loan->lent[i].is_mapped)
-			(void)shim_real.munmap(loan->lent[i].ours, loan->lent[i].len);
+		if (loan->lent[i].mapped)
+			(void)shim_real.munmap(loan->lent[i].ours, loan->lent[i].mapped);
+}
+
+/* Another thread may have stored beside it meanwhile. By words: an int is stored in one piece. */
+static void give_back_changes(const struct shim_lent *l)
+{
+	size_t at, stop, n;
+
+	for (at = 0; at < l->len; at = stop) {
+		for (stop = at; stop < l->len; stop += n) {
+			n = l->len - stop < sizeof(int) ? l->len - stop : sizeof(int);
+			if (!memcmp(l->ours + stop, l->before + stop, n))
+				break;
+		}
+		(void)shim_copy(l->prog + at, l->ours + at, stop - at);
+		stop += sizeof(int);
+	}
 }
 
 void shim_loan_end(struct shim_loan *loan, long ret)
@@ -85,14 +105,15 @@ void shim_loan_end(struct shim_loan *loan, long ret)
 	int saved = errno;
 	unsigned i;
 
+	/* A copy that fails: another thread took the page away while the call lasted. */
 	for (i = 0; i < loan->n; i++) {
 		struct shim_lent *l = &loan->lent[i];
-		size_t len = l->len;
 
-		if (l->unit)
-			len = ret <= 0 ? 0 : (size_t)ret < len / l->unit ? (size_t)ret * l->unit : len;
-		if (l->goes_back) /* false: another thread took the page away while the call lasted */
-			(void)shim_copy(l->prog, l->ours, len);
+		if (l->before)
+			give_back_changes(l);
+		else if (l->prog && l->unit && ret > 0)
+			(void)shim_copy(l->prog, l->ours,
+					(size_t)ret < l->len / l->unit ? (size_t)ret * l->unit : l->len);
 	}
 	shim_loan_drop(loan);
 	errno = saved;

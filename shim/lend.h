@@ -8,7 +8,7 @@
  * A pointer that is bad stays as it is: the kernel knows what to say. In a wrapper, with `loan` in scope:
  *
  *	READS(p, n)		the kernel reads n bytes
- *	FILLS(p, n)		it may read, and store to, any of n bytes
+ *	FILLS(p, n)		it may read, and store to, any of n bytes; what it left alone is not stored to
  *	FILLS_BY(p, n, unit)	it stores as many units as the call returns
  *	STRING(p)		a path or name
  *	IN_PLACE(p, n)		n bytes are read, too many to copy: made ready where they are
@@ -34,12 +34,13 @@ struct shim_loan {
 	unsigned n;
 	struct shim_lent {
 		char *prog, *ours;
-		size_t len, unit; /* unit 0: all of it goes back */
-		bool goes_back, is_mapped;
+		const char *before; /* what the program had: of it, what changed goes back */
+		size_t len, unit;   /* unit: as many of these as the call returns go back */
+		size_t mapped;	    /* bytes at ours, when it is a mapping */
 	} lent[SHIM_LOAN_MAX];
 };
 
-/* p is managed. stack: room for len bytes, or NULL. Returns what the kernel gets. errno untouched, as below. */
+/* p is managed. stack: room for SHIM_LENT bytes, or NULL. Returns what the kernel gets. errno untouched, as below. */
 void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack);
 /* len bytes for the length of the call, or NULL. */
 void *shim_lend_room(struct shim_loan *loan, size_t len);
@@ -52,6 +53,9 @@ void shim_lend_scatter(const struct iovec *one, ssize_t ret, const struct iovec 
 void shim_loan_end(struct shim_loan *loan, long ret);
 /* It was cancelled. */
 void shim_loan_drop(void *loan);
+
+/* For FILLS there is one more copy of it. */
+#define SHIM_LENT(len, how) ((how) == SHIM_FILLS ? 2 * (len) : (len))
 
 /* An array's size; 0 when there is no such. */
 static inline size_t shim_bytes(size_t n, size_t size)
@@ -81,7 +85,7 @@ static inline unsigned shim_peek(const void *p)
 		const size_t len_ = (n);                                                                     \
 		if (shim_range_is_managed(p, len_))                                                          \
 			p = shim_lend(&loan, p, len_, how, unit,                                             \
-				      len_ <= SHIM_LOAN_STACK ? __builtin_alloca(len_) : NULL);              \
+				      len_ <= SHIM_LOAN_STACK ? __builtin_alloca(SHIM_LENT(len_, how)) : NULL); \
 	} while (0);
 #define READS(p, n)	     SHIM_LEND(p, n, SHIM_READS, 0)
 #define FILLS(p, n)	     SHIM_LEND(p, n, SHIM_FILLS, 0)

@@ -65,6 +65,30 @@ static long w_poll(void)
 	return poll((void *)buf, 1, -1) * 100 + ((struct pollfd *)(void *)buf)->revents;
 }
 
+/* The second one is another thread's to change meanwhile: the kernel stores to revents only. */
+static long w_poll_two(void)
+{
+	struct pollfd *fds = (void *)buf;
+
+	fds[0] = (struct pollfd){.fd = in, .events = POLLIN};
+	fds[1] = (struct pollfd){.fd = -1, .events = POLLIN};
+	return poll(fds, 2, -1) * 1000 + fds[1].events;
+}
+
+static void come(void)
+{
+	static const char text[1000] = "what comes";
+
+	if (write(out, text, sizeof(text)) != (ssize_t)sizeof(text))
+		die("write");
+}
+
+static void change_and_come(void)
+{
+	((struct pollfd *)(void *)buf)[1].events = 77;
+	come();
+}
+
 static long w_select(void)
 {
 	fd_set *set = (void *)buf;
@@ -145,14 +169,6 @@ static void *wait_for_it(void *fn)
 	result = ((long (*)(void))fn)();
 	result_errno = errno;
 	return NULL;
-}
-
-static void come(void)
-{
-	static const char text[1000] = "what comes";
-
-	if (write(out, text, sizeof(text)) != (ssize_t)sizeof(text))
-		die("write");
 }
 
 static void event(void)
@@ -265,6 +281,9 @@ static void facts(void)
 	in = pi[0];
 	out = pi[1];
 	during("poll", w_poll, come, 1);
+	if (read(in, (char[1000]){0}, 1000) != 1000)
+		die("read");
+	during("poll, changed meanwhile", w_poll_two, change_and_come, 1);
 	if (read(in, (char[1000]){0}, 1000) != 1000)
 		die("read");
 	during("select", w_select, come, 1);
