@@ -172,8 +172,9 @@ asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
 tsan: $(TSAN_tests)
 	@scripts/run-tests tsan
-programs: tests
-	@scripts/run-tests programs
+programs: ; @scripts/deps build check programs
+	@$(MAKE) --no-print-directory tests
+	@full=1 scripts/run-tests programs
 crash: tests
 	@scripts/run-tests crash
 soak: tests
@@ -209,7 +210,7 @@ help:
 	@echo 'make bench      native and txmap side by side; a table, and build/bench.json'
 	@echo 'make asan       the core and policy tests with AddressSanitizer and UBSan'
 	@echo 'make tsan       the core tests with ThreadSanitizer'
-	@echo 'make programs   only the real programs: LMDB, gdbm, gawk, CPython, numpy, xfs_io, fio'
+	@echo 'make programs   only the real programs, more of them and with larger counts'
 	@echo 'make crash      only the kill -9 tests'
 	@echo 'make soak       1000 kills of each program; 10^6 random operations for each engine, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
