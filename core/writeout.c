@@ -151,7 +151,7 @@ int vm_fileh_rename_begin(struct vm_fileh *h)
 	int err = 0;
 
 	vm_fileh_begin_busy(h);
-	if (h->file->ops->idle)
+	if (h->file->ops->idle && !vm_fileh_is_shared(h)) /* what the others hold moves along */
 		err = h->file->ops->idle(h->file);
 	if (err)
 		vm_fileh_end_busy(h);

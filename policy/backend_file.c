@@ -165,13 +165,31 @@ static int file_idle(struct vm_bigfile *f)
 	return 0;
 }
 
+/* The journal that relatives by fork have goes along, or with the file. */
+static void move_journal(struct vm_bigfile *f, const char *from, const char *to)
+{
+	struct pol_file_shared *s = f->shared;
+	struct stat st;
+	unsigned nlink;
+
+	if (vm_sys->fstatat(AT_FDCWD, from, &st, AT_SYMLINK_NOFOLLOW) || st.st_dev != s->jdev || st.st_ino != s->jino)
+		return;
+	if (!pol_file_basics(f->fd, NULL, &nlink) && !nlink)
+		(void)vm_sys->unlinkat(AT_FDCWD, from, 0); /* it stays: litter, and no harm */
+	else
+		(void)vm_sys->renameat(AT_FDCWD, from, AT_FDCWD, to); /* it stays: found again by whoever has it */
+}
+
 static void file_moved(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
+	char from[PATH_MAX];
 
+	strcpy(from, p->jpath);
 	/* a name too long for a journal beside it: the next begin fails with it, and says so */
 	if (pol_journal_path(f->path, p->arg, p->dir, p->jpath))
 		p->jpath[0] = 0;
+	move_journal(f, from, p->jpath);
 }
 
 static void file_detach(struct vm_bigfile *f)

@@ -92,7 +92,7 @@ struct vm_backend_ops {
 	int (*reserve)(struct vm_bigfile *f, uint64_t off, uint64_t len);
 	/* Like close, but f stays usable: checkpoint, and leave nothing behind that only a later begin needs; optional. */
 	int (*idle)(struct vm_bigfile *f);
-	/* f->path is another now; nothing is held by the old one (idle); optional. */
+	/* f->path is another now; nothing is held by the old one (idle), except by others who have f, too; optional. */
 	void (*moved)(struct vm_bigfile *f);
 	/* Was the storage changed by somebody else since the last commit, load of the size, or accept? Returns 1
 	 * or 0. With accept != 0 the present state becomes the one to compare with. Optional. */

@@ -202,6 +202,36 @@ t_links() {
 	rm -rf ./* .[!.]*
 }
 
+t_relatives() {
+	claim 'renamed by a forked child: the journal that both have goes along'
+	begin
+	order fork ok
+	order "rename $dir/a.dat $dir/b.dat" ok
+	only '.b.dat.txmap b.dat'
+	order 'store 0 two' ok; order msync ok; holds b.dat two
+	order 'store 0 end' ok
+	stop; is 0
+	only b.dat; holds b.dat end
+	claim 'renamed by a child, and both are killed'
+	begin
+	order fork ok
+	order "rename $dir/a.dat $dir/b.dat" ok
+	order 'store 0 two' ok; order msync ok
+	pkill -9 -P "$pid"; killed
+	txmap check b.dat; txmap recover b.dat; is 0; holds b.dat two
+	only b.dat
+	claim 'deleted by a child'
+	begin
+	order fork ok
+	order "unlink $dir/a.dat" ok
+	only ''
+	order 'store 0 two' ok; order msync ok; order 'read 0 3' two
+	make_file a.dat y 64K
+	order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' yyy; order 'store 0 new' ok; order msync ok
+	stop; is 0
+	holds a.dat new; only a.dat
+}
+
 t_directories() {
 	claim 'a directory above it is renamed, by anybody: the journal is where the file is, and goes with it'
 	begin
@@ -233,6 +263,7 @@ t_directories() {
 
 each t_rename_by_itself
 each t_directories
+each t_relatives
 each t_rename_before_map
 each t_rename_by_others
 each t_unlinked
