@@ -3,18 +3,54 @@
 #include "lend.h"
 #include <string.h>
 
-void *shim_lend_room(struct shim_loan *loan, size_t len)
+/*
+ * Rooms that are not in use, of ROOM bytes each: a fresh mapping costs more than most calls. One that is in use
+ * is in nobody's way: a thread, or a signal handler, that finds none maps another.
+ */
+#define ROOM   (256u << 10)
+#define NSPARE 8u
+static _Atomic(void *) spare[NSPARE];
+
+static void *take_room(size_t len)
 {
 	int saved = errno;
+	void *room = NULL;
+	unsigned i;
+
+	for (i = 0; len == ROOM && !room && i < NSPARE; i++)
+		if (atomic_load_explicit(&spare[i], memory_order_relaxed))
+			room = atomic_exchange(&spare[i], NULL);
+	if (room)
+		return room;
+	room = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	errno = saved;
+	return room == MAP_FAILED ? NULL : room;
+}
+
+static void give_room(void *room, size_t len)
+{
+	void *none;
+	unsigned i;
+
+	for (i = 0; len == ROOM && i < NSPARE; i++) {
+		none = NULL;
+		if (atomic_compare_exchange_strong(&spare[i], &none, room))
+			return;
+	}
+	(void)shim_real.munmap(room, len);
+}
+
+void *shim_lend_room(struct shim_loan *loan, size_t len)
+{
 	void *room;
 
 	if (loan->n == SHIM_LOAN_MAX)
 		return NULL;
-	room = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	errno = saved;
-	if (room == MAP_FAILED)
-		return NULL;
-	loan->lent[loan->n++] = (struct shim_lent){.ours = room, .mapped = len};
+	if (len < ROOM)
+		len = ROOM;
+	room = take_room(len);
+	if (room)
+		loan->lent[loan->n++] = (struct shim_lent){.ours = room, .mapped = len};
 	return room;
 }
 
@@ -81,7 +117,7 @@ void shim_loan_drop(void *arg)
 
 	for (i = 0; i < loan->n; i++)
 		if (loan->lent[i].mapped)
-			(void)shim_real.munmap(loan->lent[i].ours, loan->lent[i].mapped);
+			give_room(loan->lent[i].ours, loan->lent[i].mapped);
 }
 
 /* Another thread may have stored beside it meanwhile. By words: an int is stored in one piece. */

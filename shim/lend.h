@@ -21,7 +21,7 @@
 #include <sys/uio.h>
 
 #define SHIM_LOAN_MAX 8	     /* pointers of one call */
-#define SHIM_LOAN_STACK 1024 /* what is lent on the stack; the rest is mapped */
+#define SHIM_LOAN_STACK 1024 /* what is lent on the stack, without asking for sure whether it is managed */
 #define SHIM_STRING_MAX 4097 /* a path of PATH_MAX is too long, as natively */
 
 enum shim_lend {
@@ -40,7 +40,7 @@ struct shim_loan {
 	} lent[SHIM_LOAN_MAX];
 };
 
-/* p is managed. stack: room for SHIM_LENT bytes, or NULL. Returns what the kernel gets. errno untouched, as below. */
+/* p is managed, or near such memory, which does no harm. stack: room for SHIM_LENT bytes, or NULL. Returns what the kernel gets. errno untouched, as below. */
 void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack);
 /* len bytes for the length of the call, or NULL. */
 void *shim_lend_room(struct shim_loan *loan, size_t len);
@@ -83,7 +83,8 @@ static inline unsigned shim_peek(const void *p)
 #define SHIM_LEND(p, n, how, unit)                                                                           \
 	do {                                                                                                 \
 		const size_t len_ = (n);                                                                     \
-		if (shim_range_is_managed(p, len_))                                                          \
+		if (shim_range_is_near(p, len_) &&                                                           \
+		    (len_ <= SHIM_LOAN_STACK || shim_range_ask((uintptr_t)(p), len_)))                       \
 			p = shim_lend(&loan, p, len_, how, unit,                                             \
 				      len_ <= SHIM_LOAN_STACK ? __builtin_alloca(SHIM_LENT(len_, how)) : NULL); \
 	} while (0);
@@ -92,7 +93,7 @@ static inline unsigned shim_peek(const void *p)
 #define FILLS_BY(p, n, unit) SHIM_LEND(p, n, SHIM_FILLS_BY, unit)
 #define STRING(p)                                                                                            \
 	do {                                                                                                 \
-		if (shim_range_is_managed(p, 1))                                                             \
+		if (shim_range_is_near(p, 1))                                                                \
 			p = shim_lend_string(p, __builtin_alloca(SHIM_STRING_MAX + 1));                      \
 	} while (0);
 #define IN_PLACE(p, n)                                                                                       \

@@ -22,8 +22,8 @@ void shim_range_add(const void *addr, size_t len);
 /* The slow half of shim_range_is_managed. */
 bool shim_range_ask(uintptr_t start, size_t len);
 
-/* Does [addr, addr + len) touch a managed mapping? Not entered; errno untouched. */
-static inline bool shim_range_is_managed(const void *addr, size_t len)
+/* Can [addr, addr + len) touch a managed mapping? No more than a guess; no work, in no context wrong. */
+static inline bool shim_range_is_near(const void *addr, size_t len)
 {
 	uintptr_t start = (uintptr_t)addr, stop = start + len < start ? UINTPTR_MAX : start + len;
 	unsigned i, n = atomic_load_explicit(&shim_nspans, memory_order_acquire);
@@ -31,8 +31,14 @@ static inline bool shim_range_is_managed(const void *addr, size_t len)
 	for (i = 0; i < n; i++)
 		if (start < atomic_load_explicit(&shim_spans[i].stop, memory_order_relaxed) &&
 		    stop > atomic_load_explicit(&shim_spans[i].start, memory_order_relaxed))
-			return len && shim_range_ask(start, len);
+			return len;
 	return false;
+}
+
+/* Does [addr, addr + len) touch a managed mapping? Not entered; errno untouched. */
+static inline bool shim_range_is_managed(const void *addr, size_t len)
+{
+	return shim_range_is_near(addr, len) && shim_range_ask((uintptr_t)addr, len);
 }
 
 #endif
