@@ -19,9 +19,8 @@ extern const char shim_guarded_start[], shim_guarded_end[];
 
 #define FUNCTION(name)                                                                                       \
 	".globl " name "\n.hidden " name "\n.type " name ", %function\n" name ":\n\t.cfi_startproc\n"
-#define END(name) "\t.cfi_endproc\n\t.size " name ", . - " name "\n"
-#define MARK(name)                                                                                           \
-	".globl " name "\n.hidden " name "\n" name ":\n"
+#define END(name)  "\t.cfi_endproc\n\t.size " name ", . - " name "\n"
+#define MARK(name) ".globl " name "\n.hidden " name "\n" name ":\n"
 
 /* clang-format off */
 #if defined(__x86_64__)

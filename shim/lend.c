@@ -4,8 +4,8 @@
 #include <string.h>
 
 /*
- * Rooms that are not in use, of ROOM bytes each: a fresh mapping costs more than most calls. One that is in use
- * is in nobody's way: a thread, or a signal handler, that finds none maps another.
+ * Rooms that are not in use, of ROOM bytes each: a fresh mapping costs more than most calls. One that is in
+ * use is in nobody's way: a thread, or a signal handler, that finds none maps another.
  */
 #define ROOM   (256u << 10)
 #define NSPARE 8u
@@ -22,7 +22,8 @@ static void *take_room(size_t len)
 			room = atomic_exchange(&spare[i], NULL);
 	if (room)
 		return room;
-	room = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	room = shim_real.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			      -1, 0);
 	errno = saved;
 	return room == MAP_FAILED ? NULL : room;
 }
@@ -54,7 +55,8 @@ void *shim_lend_room(struct shim_loan *loan, size_t len)
 	return room;
 }
 
-void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack)
+void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit,
+		void *stack)
 {
 	struct shim_lent *l = &loan->lent[loan->n];
 

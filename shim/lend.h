@@ -2,8 +2,8 @@
 /*
  * What lies in managed memory is replaced, for the length of a call, by memory of ours: the kernel stops at a
  * protected or missing page where a store of the program's would go on. What it left there then goes to the
- * program's memory by ordinary stores, which always arrive. So a commit that protects pages while the call waits
- * costs nothing: no EFAULT, no datagram or event that was taken and could not be handed over.
+ * program's memory by ordinary stores, which always arrive. So a commit that protects pages while the call
+ * waits costs nothing: no EFAULT, no datagram or event that was taken and could not be handed over.
  *
  * A pointer that is bad stays as it is: the kernel knows what to say. In a wrapper, with `loan` in scope:
  *
@@ -20,7 +20,7 @@
 #include "range.h"
 #include <sys/uio.h>
 
-#define SHIM_LOAN_MAX 8	     /* pointers of one call */
+#define SHIM_LOAN_MAX	8    /* pointers of one call */
 #define SHIM_LOAN_STACK 1024 /* what is lent on the stack, without asking for sure whether it is managed */
 #define SHIM_STRING_MAX 4097 /* a path of PATH_MAX is too long, as natively */
 
@@ -40,13 +40,15 @@ struct shim_loan {
 	} lent[SHIM_LOAN_MAX];
 };
 
-/* p is managed, or near such memory, which does no harm. stack: room for SHIM_LENT bytes, or NULL. Returns what the kernel gets. errno untouched, as below. */
-void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit, void *stack);
+/* p is managed, or near such memory, which does no harm. stack: room for SHIM_LENT bytes, or NULL. Returns
+ * what the kernel gets. errno untouched, as below. */
+void *shim_lend(struct shim_loan *loan, const void *p, size_t len, enum shim_lend how, size_t unit,
+		void *stack);
 /* len bytes for the length of the call, or NULL. */
 void *shim_lend_room(struct shim_loan *loan, size_t len);
 char *shim_lend_string(const char *s, char *stack);
-/* For a list of buffers that the kernel fills: one of ours as long as all of them; iov_len 0: one is bad, or there is
- * nothing to fill. Then, to them, the ret bytes that came. The list itself can be read. */
+/* For a list of buffers that the kernel fills: one of ours as long as all of them; iov_len 0: one is bad, or
+ * there is nothing to fill. Then, to them, the ret bytes that came. The list itself can be read. */
 struct iovec shim_lend_list(struct shim_loan *loan, const struct iovec *iov, size_t niov);
 void shim_lend_scatter(const struct iovec *one, ssize_t ret, const struct iovec *iov);
 /* The call returned ret. */
@@ -86,7 +88,8 @@ static inline unsigned shim_peek(const void *p)
 		if (shim_range_is_near(p, len_) &&                                                           \
 		    (len_ <= SHIM_LOAN_STACK || shim_range_ask((uintptr_t)(p), len_)))                       \
 			p = shim_lend(&loan, p, len_, how, unit,                                             \
-				      len_ <= SHIM_LOAN_STACK ? __builtin_alloca(SHIM_LENT(len_, how)) : NULL); \
+				      len_ <= SHIM_LOAN_STACK ? __builtin_alloca(SHIM_LENT(len_, how))       \
+							      : NULL);                                       \
 	} while (0);
 #define READS(p, n)	     SHIM_LEND(p, n, SHIM_READS, 0)
 #define FILLS(p, n)	     SHIM_LEND(p, n, SHIM_FILLS, 0)
@@ -103,10 +106,11 @@ static inline unsigned shim_peek(const void *p)
 			(void)shim_touch(p, len_, false);                                                    \
 	} while (0);
 
-/* Around a call that may be a cancellation point. A function of its own: what it calls with was settled before. */
+/* Around a call that may be a cancellation point. A function of its own: what it calls with was settled
+ * before. */
 #define SHIM_BORROWED(type, name, parameters, arguments)                                                     \
-	static __attribute__((noinline)) type borrowed_##name(struct shim_loan *loan_,                       \
-							      SHIM_UNPAREN parameters)                       \
+	static __attribute__((noinline))                                                                     \
+	type borrowed_##name(struct shim_loan *loan_, SHIM_UNPAREN parameters)                               \
 	{                                                                                                    \
 		type ret_;                                                                                   \
                                                                                                              \

@@ -90,6 +90,11 @@ struct shim_real shim_real = {
 	.madvise = raw_madvise,
 };
 
+static long not_there(void)
+{
+	return shim_return(-ENOSYS);
+}
+
 static atomic_bool resolved;
 
 void shim_resolve(void)
@@ -100,11 +105,14 @@ void shim_resolve(void)
 	if (atomic_load_explicit(&resolved, memory_order_acquire) || shim_tls.resolving)
 		return;
 	shim_tls.resolving = true;
+	/* A libc that is older than the call: what a kernel that is says. */
 #define CALL(family, name, aliases)                                                                          \
 	fn = dlsym(RTLD_NEXT, #name);                                                                        \
 	if (fn) {                                                                                            \
 		shim_real.name = (__typeof__(name) *)fn;                                                     \
 		shim_behind_note(fn);                                                                        \
+	} else if (!shim_real.name) {                                                                        \
+		shim_real.name = (__typeof__(name) *)(void *)not_there;                                      \
 	}
 #include "calls.def"
 #undef CALL

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers that are too large, or not described well enough, to be lent: the kernel finds them ready where they
- * are. */
+/* Buffers that are too large, or not described well enough, to be lent: the kernel finds them ready where
+ * they are. */
 #include "real.h"
 #include "buf.h"
 #include "lend.h"

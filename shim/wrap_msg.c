@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages: a header that points to a name, to control data and to a list of buffers, and any of it can lie in
- * managed memory. What is received goes to memory of ours first (lend.h): a datagram is taken only once. */
+/* Messages: a header that points to a name, to control data and to a list of buffers, and any of it can lie
+ * in managed memory. What is received goes to memory of ours first (lend.h): a datagram is taken only once.
+ */
 #include "real.h"
 #include "buf.h"
 #include "lend.h"
@@ -26,7 +27,8 @@ static bool get(const struct msghdr *msg, struct msghdr *ret)
 /* m: the copy of *msg. */
 static bool is_managed(const struct msghdr *msg, const struct msghdr *m)
 {
-	return shim_range_is_managed(msg, sizeof(*msg)) || shim_range_is_managed(m->msg_name, m->msg_namelen) ||
+	return shim_range_is_managed(msg, sizeof(*msg)) ||
+	       shim_range_is_managed(m->msg_name, m->msg_namelen) ||
 	       shim_range_is_managed(m->msg_control, m->msg_controllen) ||
 	       shim_range_is_managed(m->msg_iov, iov_bytes(m)) ||
 	       shim_iov_is_managed(m->msg_iov, (int)m->msg_iovlen);

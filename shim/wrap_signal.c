@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispositions and masks, as the program sees them (signals.c). */
 #include "real.h"
-#include "enter.h"
+#include "lend.h"
 #include "own.h"
 #include "signals.h"
 #include <string.h>
@@ -95,18 +95,19 @@ static int change_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	static const int faults[] = {SIGSEGV, SIGBUS};
 	uint64_t ub = shim_signals_unblockable(), before = shim_tls.blocked, bit;
-	sigset_t real_set, real_old;
+	sigset_t wanted = {0}, real_set, real_old;
 	int err, i;
 
-	if (set)
-		real_set = *set;
+	if (set && !shim_copy(&wanted, set, SHIM_KERNEL_SIGSET))
+		return EFAULT;
+	real_set = wanted;
 	for (i = 0; set && i < 2; i++) {
 		bit = 1ull << (faults[i] - 1);
 		if (!(ub & bit))
 			continue;
-		if (sigismember(set, faults[i]) ? how == SIG_UNBLOCK : how == SIG_SETMASK)
+		if (sigismember(&wanted, faults[i]) ? how == SIG_UNBLOCK : how == SIG_SETMASK)
 			shim_tls.blocked &= ~bit;
-		else if (sigismember(set, faults[i]))
+		else if (sigismember(&wanted, faults[i]))
 			shim_tls.blocked |= bit;
 		if (how != SIG_UNBLOCK)
 			sigdelset(&real_set, faults[i]);
@@ -119,11 +120,11 @@ static int change_mask(int how, const sigset_t *set, sigset_t *old)
 	for (i = 0; i < 2; i++)
 		if (before & (1ull << (faults[i] - 1)))
 			sigaddset(&real_old, faults[i]);
-	if (old)
-		*old = real_old;
+	if (old && !shim_copy(old, &real_old, SHIM_KERNEL_SIGSET))
+		err = EFAULT;
 	if (shim_tls.deferred & ~shim_tls.blocked)
 		shim_signals_flush();
-	return 0;
+	return err;
 }
 
 static bool is_mask_libcs(void)

@@ -109,7 +109,8 @@ static long sigaction_by_number(int signo, const void *act, void *old, size_t si
 
 /* ---- those that need a look ---- */
 
-/* What openat does as well goes there, for O_TRUNC; the descriptor of the others is looked at when it is used. */
+/* What openat does as well goes there, for O_TRUNC; the descriptor of the others is looked at when it is
+ * used. */
 static long openat2_by_number(int dirfd, const char *path, const void *how, size_t size, void *const *p)
 {
 	struct open_how h;
@@ -142,14 +143,15 @@ static void ready_futex(void *const *p)
 
 static long futex_by_number(void *const *p)
 {
-	if (!shim_range_is_managed(P(0), 1) && !shim_range_is_managed(P(3), 1) && !shim_range_is_managed(P(4), 1))
+	if (!shim_range_is_managed(P(0), 1) && !shim_range_is_managed(P(3), 1) &&
+	    !shim_range_is_managed(P(4), 1))
 		return plain(SYS_futex, p);
 	return SHIM_READY(ready_futex(p), plain(SYS_futex, p));
 }
 
 /* ---- the rest ---- */
 
-#define MASK(set) set = (void *)without_faults(set, &mask);
+#define MASK(set)	     set = (void *)without_faults(set, &mask);
 #define MASK_AND_SIZE(sized) sized = (void *)without_faults_sized(sized, &mask, sized_mask);
 #define OWN(number, name, arguments)
 #define LENT(number, what)                                                                                   \
@@ -218,7 +220,8 @@ SHIM_EXPORT long syscall(long nr, ...)
 	for (i = 0; i < 6; i++)
 		p[i] = va_arg(ap, void *);
 	va_end(ap);
-	return shim_is_idle() || shim_is_behind(__builtin_return_address(0)) ? plain(nr, p) : by_number(nr, p);
+	return shim_is_idle() || shim_is_behind(__builtin_return_address(0)) ? plain(nr, p)
+									     : by_number(nr, p);
 }
 
 #include "alias.h"

@@ -7,7 +7,8 @@
 ssize_t __read_chk(int fd, void *buf, size_t len, size_t buflen);
 ssize_t __pread64_chk(int fd, void *buf, size_t len, off_t off, size_t buflen);
 ssize_t __recv_chk(int fd, void *buf, size_t len, size_t buflen, int flags);
-ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags, void *from, socklen_t *fromlen);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t buflen, int flags, void *from,
+		       socklen_t *fromlen);
 ssize_t __readlink_chk(const char *path, char *buf, size_t len, size_t buflen);
 ssize_t __readlinkat_chk(int dirfd, const char *path, char *buf, size_t len, size_t buflen);
 char *__getcwd_chk(char *buf, size_t len, size_t buflen);
@@ -28,13 +29,16 @@ static void in_places(enum place k, int fd)
 	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sv))
 		die("socketpair");
 	s = place(k, 3000);
-	told("read", k, lseek(fd, 0, SEEK_SET) ? -2 : __read_chk(fd, s, 3000, 3000), (unsigned char)s[9] == pattern(9));
+	told("read", k, lseek(fd, 0, SEEK_SET) ? -2 : __read_chk(fd, s, 3000, 3000),
+	     (unsigned char)s[9] == pattern(9));
 	s = place(k, 3000);
 	told("pread", k, __pread64_chk(fd, s, 3000, 1, 3000), (unsigned char)s[9] == pattern(10));
 	s = place(k, 500);
-	told("recv", k, send(sv[0], text, 500, 0) < 0 ? -2 : __recv_chk(sv[1], s, 500, 500, 0), !memcmp(s, text, 500));
+	told("recv", k, send(sv[0], text, 500, 0) < 0 ? -2 : __recv_chk(sv[1], s, 500, 500, 0),
+	     !memcmp(s, text, 500));
 	s = place(k, 500);
-	told("recvfrom", k, send(sv[0], text, 500, 0) < 0 ? -2 : __recvfrom_chk(sv[1], s, 500, 500, 0, NULL, NULL),
+	told("recvfrom", k,
+	     send(sv[0], text, 500, 0) < 0 ? -2 : __recvfrom_chk(sv[1], s, 500, 500, 0, NULL, NULL),
 	     !memcmp(s, text, 500));
 	name = k < GOOD ? place_string(k, "link") : (char *)"link";
 	s = place(k, 100);
@@ -54,7 +58,8 @@ static void in_places(enum place k, int fd)
 	if (k < GOOD) {
 		f = fopen("chk.src", "r");
 		s = place(k, 6000);
-		told("fread", k, (long)__fread_chk(s, 6000, 1, 6000, f), (unsigned char)s[5000] == pattern(5000));
+		told("fread", k, (long)__fread_chk(s, 6000, 1, 6000, f),
+		     (unsigned char)s[5000] == pattern(5000));
 		fclose(f);
 	}
 	close(sv[0]), close(sv[1]);

@@ -186,7 +186,8 @@ static void of_files(enum place k)
 
 static void programs(enum place k)
 {
-	char *argv[] = {S("/bin/sh"), S("-c"), S("exit $1"), S("sh"), S("7"), NULL}, **list, *env[] = {S("A=b"), NULL};
+	char *argv[] = {S("/bin/sh"), S("-c"), S("exit $1"), S("sh"), S("7"), NULL}, **list,
+	     *env[] = {S("A=b"), NULL};
 	pid_t pid;
 
 	list = place(k, sizeof(argv));
@@ -263,5 +264,6 @@ static void facts(void)
 	s = (char *)place_map + NPAGES(PLACE_NPAGES - 2u);
 	memset(s, 'x', NPAGES(2));
 	called("a name that is too long", open(s, O_RDONLY));
-	called("a name that never ends", open((char *)place_map + NPAGES(PLACE_NPAGES * MISSING) - 5, O_RDONLY));
+	called("a name that never ends",
+	       open((char *)place_map + NPAGES(PLACE_NPAGES * MISSING) - 5, O_RDONLY));
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Clocks, timers, waiting, limits, queues: small structures in memory of every kind. */
 #include "place.h"
+#include <linux/capability.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -21,6 +23,8 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+int capget(cap_user_header_t head, cap_user_data_t data);
+
 static void clocks(enum place k)
 {
 	struct itimerspec *its, *old;
@@ -36,7 +40,8 @@ static void clocks(enum place k)
 		told("clock_gettime", k, clock_gettime(CLOCK_REALTIME, ts), ts->tv_sec > 1000000000);
 		ts = place(k, sizeof(*ts));
 	}
-	told("clock_gettime of the process", k, clock_gettime(CLOCK_PROCESS_CPUTIME_ID, ts), ts->tv_nsec >= 0);
+	told("clock_gettime of the process", k, clock_gettime(CLOCK_PROCESS_CPUTIME_ID, ts),
+	     ts->tv_nsec >= 0);
 	if (k < GOOD) {
 		struct timeval *tv = place(k, sizeof(*tv));
 		struct timespec *rest = place(k, sizeof(*rest));
@@ -111,7 +116,8 @@ static void waits(enum place k)
 		memset(tv, 0, sizeof(*tv));
 		settle(k);
 	}
-	told("select", k, select(pi[1] + 1, NULL, in, NULL, k < GOOD ? tv : &(struct timeval){0}), FD_ISSET(pi[1], in));
+	told("select", k, select(pi[1] + 1, NULL, in, NULL, k < GOOD ? tv : &(struct timeval){0}),
+	     FD_ISSET(pi[1], in));
 	told("pselect", k, pselect(pi[1] + 1, NULL, in, NULL, ts, NULL), FD_ISSET(pi[1], in));
 	ev = place(k, sizeof(*ev));
 	if (k < GOOD)
@@ -245,6 +251,50 @@ static void queues(enum place k)
 	semctl(sem, 0, IPC_RMID);
 }
 
+static void named_queues(enum place k)
+{
+	struct mq_attr *attr = place(k, sizeof(*attr)), a = {.mq_maxmsg = 3, .mq_msgsize = 64};
+	char name[32], *s = name;
+	unsigned *prio = place(k, sizeof(*prio));
+	mqd_t q;
+
+	snprintf(name, sizeof(name), "/txmap.%d", getpid());
+	if (k < GOOD) { /* elsewhere libc itself touches the name */
+		*attr = a;
+		s = place_string(k, name);
+		settle(k);
+	}
+	told("mq_open", k, (q = mq_open(s, O_CREAT | O_RDWR | O_NONBLOCK, 0600, attr)) < 0 ? -1 : 0, 1);
+	if (q == (mqd_t)-1)
+		q = mq_open(name, O_CREAT | O_RDWR | O_NONBLOCK, 0600, &a);
+	attr = place(k, sizeof(*attr));
+	told("mq_getattr", k, mq_getattr(q, attr), attr->mq_msgsize == 64);
+	told("mq_unlink", k, mq_unlink(s), 1);
+	s = place(k, 64);
+	told("mq_send", k, mq_send(q, s, 64, 7), 1);
+	if (k >= GOOD)
+		mq_send(q, (char[64]){0}, 64, 7);
+	s = place(k, 64);
+	told("mq_receive", k, mq_receive(q, s, 64, k < GOOD ? prio : NULL), *prio == 7);
+	mq_close(q);
+}
+
+/* Rights, as the kernel has them. */
+static void rights(enum place k)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3},
+					*h = place(k, sizeof(*h));
+	struct __user_cap_data_struct *d = place(k, 2 * sizeof(*d));
+
+	if (k < GOOD)
+		*h = head, settle(k);
+	else
+		h = &head;
+	if (k < GOOD)
+		memset(d, 0xaa, 2 * sizeof(*d)), settle(k);
+	told("capget", k, capget(h, d), d[0].effective != 0xaaaaaaaa);
+}
+
 /* Large pieces through libc's own buffers, and from process to process. */
 static void pieces(enum place k)
 {
@@ -271,7 +321,8 @@ static void pieces(enum place k)
 	fclose(f);
 	ours = (struct iovec){place(k, 3000), 3000};
 	theirs = (struct iovec){text, sizeof(text)};
-	told("process_vm_readv", k, process_vm_readv(getpid(), &ours, 1, &theirs, 1, 0), ((char *)ours.iov_base)[5] == 't');
+	told("process_vm_readv", k, process_vm_readv(getpid(), &ours, 1, &theirs, 1, 0),
+	     ((char *)ours.iov_base)[5] == 't');
 	ours.iov_base = place(k, 3000);
 	told("process_vm_writev", k, process_vm_writev(getpid(), &ours, 1, &theirs, 1, 0), 1);
 }
@@ -284,6 +335,8 @@ static void facts(void)
 		waits(k);
 		machine(k);
 		queues(k);
+		named_queues(k);
+		rights(k);
 		if (k != HALF)
 			pieces(k);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* While a call waits for something to put into a page, that page is committed: what then comes arrives, once and whole. */
+/* While a call waits for something to put into a page, that page is committed: what then comes arrives, once
+ * and whole. */
 #include "place.h"
 #include <netinet/in.h>
 #include <poll.h>

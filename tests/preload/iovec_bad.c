@@ -82,7 +82,8 @@ static void messages(void)
 	called("recvmmsg, the second is bad", recvmmsg(sv[1], last, 2, MSG_DONTWAIT, NULL));
 	called("send", (int)send(sv[0], NOWHERE, 4, 0));
 	called("sendto", (int)sendto(sv[0], buf, 4, 0, NOWHERE, 10));
-	called("recvfrom, bad length", send(sv[0], buf, 4, 0) == 4 ? (int)recvfrom(sv[1], buf, 4, 0, (void *)buf, NOWHERE) : -9);
+	called("recvfrom, bad length",
+	       send(sv[0], buf, 4, 0) == 4 ? (int)recvfrom(sv[1], buf, 4, 0, (void *)buf, NOWHERE) : -9);
 	called("getsockname, bad length", getsockname(sv[0], (void *)buf, NOWHERE));
 	called("getsockopt, bad length", getsockopt(sv[0], SOL_SOCKET, SO_TYPE, buf, NOWHERE));
 }
@@ -106,6 +107,7 @@ static void others(void)
 	called("execve", execve(NOWHERE, NOWHERE, NOWHERE));
 	called("execve, bad list", execve("/bin/true", NOWHERE, NULL));
 	called("sigtimedwait", sigtimedwait(NOWHERE, NULL, NULL));
+	called("sigprocmask, bad result", sigprocmask(SIG_BLOCK, NULL, NOWHERE));
 	called("not canonical", access((void *)0x5555000000000000, 0));
 }
 

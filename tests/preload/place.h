@@ -9,7 +9,8 @@ enum place { FRESH, CLEAN, DIRTY, ACROSS, MISSING, HALF, NPLACES };
 #define GOOD MISSING /* the places below are good memory */
 
 static const char *const place_names[NPLACES] = {
-	"never touched", "clean since a commit", "dirty", "across two pages", "beyond the end", "half of it mapped",
+	"never touched",    "clean since a commit", "dirty",
+	"across two pages", "beyond the end",	    "half of it mapped",
 };
 
 #define PLACE_NPAGES 256u /* of each kind */
@@ -45,8 +46,9 @@ UNUSED static void *place(enum place kind, size_t len)
 
 		p = map(fd, NPAGES(2));
 		close(fd);
-		if (munmap(p + PAGE, PAGE) || mmap(p + PAGE, PAGE, PROT_NONE,
-						   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		if (munmap(p + PAGE, PAGE) ||
+		    mmap(p + PAGE, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+			    MAP_FAILED)
 			die("guard");
 		return p + PAGE - len / 2 / 4 * 4;
 	}
@@ -81,7 +83,9 @@ UNUSED static void settle(enum place kind)
 		int err_ = errno;                                                                            \
                                                                                                              \
 		printf("%s, %s: %ld %s\n", what, place_names[kind], ret_,                                    \
-		       ret_ < 0 ? strerrorname_np(err_) : kind >= GOOD || (right) ? "right" : "wrong");      \
+		       ret_ < 0			 ? strerrorname_np(err_)                                     \
+		       : kind >= GOOD || (right) ? "right"                                                   \
+						 : "wrong");                                                 \
 		fflush(stdout);                                                                              \
 	} while (0)
 

@@ -103,7 +103,8 @@ static void futexes(enum place k)
 	if (pthread_create(&t, NULL, waker, NULL))
 		die("pthread_create");
 	while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == 0)
-		if (syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
+		if (syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0) < 0 && errno != EAGAIN &&
+		    errno != EINTR)
 			die("futex");
 	__atomic_store_n(word, 2, __ATOMIC_SEQ_CST);
 	if (pthread_join(t, NULL))
