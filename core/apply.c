@@ -150,7 +150,7 @@ static bool map_pieces(int fd, int data_fd, const struct vm_frame *fr, struct cu
 	bool done = true;
 
 	start &= ~(MAP_ALIGN - 1);
-	map = vm_sys->mmap(NULL, stop - start, PROT_READ | PROT_WRITE, MAP_SHARED, data_fd, (off_t)start);
+	map = vm_own_map(stop - start, PROT_READ | PROT_WRITE, MAP_SHARED, data_fd, (off_t)start);
 	if (vm_sys_err(map))
 		return false;
 	while (done && next_piece(&c, &pc) > 0)

@@ -33,7 +33,7 @@ int vm_need_scratch(struct vm_fileh *h)
 
 	if (h->scratch)
 		return 0;
-	p = vm_sys->mmap(NULL, VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = vm_own_map(VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (vm_sys_err(p))
 		return vm_sys_err(p);
 	h->scratch = p;

@@ -84,12 +84,6 @@ int vm_harvest(struct vm_fileh *h)
 	return err;
 }
 
-int vm_freeze_vma(struct vma *v)
-{
-	return vm_sys->mprotect((void *)v->start, v->stop - v->start,
-				vm_engine_ops == &vm_engine_uffd ? v->prot & ~PROT_WRITE : PROT_NONE);
-}
-
 /* Take write (or all) access away from the run where v shows it. */
 static int freeze_run(struct vma *v, uint64_t start, uint64_t stop, bool all)
 {

@@ -47,7 +47,7 @@ static int alloc_armed(struct vma *v)
 	v->armed_few = 0;
 	if (nregions(v) <= 64)
 		return 0;
-	p = vm_sys->mmap(NULL, armed_len(v), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = vm_own_map(armed_len(v), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (vm_sys_err(p))
 		return vm_sys_err(p);
 	v->armed = p;
@@ -170,7 +170,7 @@ static int uffd_fill(struct vm_fileh *h, uint64_t pgoff, size_t npages, const vo
 		if (v->fileh == h && v->shared && v->pgoff <= pgoff && pgoff + npages <= vm_vma_pgstop(v))
 			return copy_missing(h, vm_vma_addr(v, pgoff), pgoff, npages, buf);
 	}
-	p = vm_sys->mmap(NULL, len, PROT_NONE, MAP_SHARED, h->ram.fd, (off_t)(pgoff << VM_PAGE_SHIFT));
+	p = vm_own_map(len, PROT_NONE, MAP_SHARED, h->ram.fd, (off_t)(pgoff << VM_PAGE_SHIFT));
 	err = vm_sys_err(p);
 	if (err)
 		return err;

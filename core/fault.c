@@ -107,7 +107,7 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 		err = -ENXIO; /* what the kernel answers with SIGBUS, had it got that far */
 	else
 		err = v->shared ? vm_engine_ops->touched(v, pgoff, write) : 0;
-	if (!err && v->shared)
+	if (!err) /* a private one was being exchanged (adopt.c) */
 		err = NEEDLESS;
 	vm_fileh_unlock(h);
 	if (err != -EAGAIN) {

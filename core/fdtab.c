@@ -56,7 +56,7 @@ static int add(int fd, int *home)
 
 	vm_lock(&lock);
 	if (!own) {
-		void *p = vm_sys->mmap(NULL, MAX_OWN * sizeof(*own), PROT_READ | PROT_WRITE,
+		void *p = vm_own_map(MAX_OWN * sizeof(*own), PROT_READ | PROT_WRITE,
 				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		err = vm_sys_err(p);
 		if (!err)

@@ -21,7 +21,7 @@ static int open_ctl(struct vm_fileh *h)
 		err = vm_sys->ftruncate(h->ctl_fd, VM_CTL_LEN);
 	if (err)
 		goto drop_fd;
-	p = vm_sys->mmap(NULL, VM_CTL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, h->ctl_fd, 0);
+	p = vm_own_map(VM_CTL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, h->ctl_fd, 0);
 	err = vm_sys_err(p);
 	if (err)
 		goto drop_fd;
@@ -123,7 +123,7 @@ int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, stru
 	void *p;
 	int err;
 
-	p = vm_sys->mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = vm_own_map(sizeof(*h), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (vm_sys_err(p))
 		return vm_sys_err(p);
 	h = p;

@@ -142,8 +142,6 @@ int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flag
 		  unsigned msec, void **ret_addr);
 /* v, which the kernel has just mapped, becomes one of ours. */
 int vm_vma_track(struct vm_fileh *h, struct vma *v);
-/* Everything stored through v is known after this, and nothing more can be stored. */
-int vm_vma_last_harvest(struct vma *v);
 /* The protection that v should have. */
 int vm_vma_reprotect(struct vma *v);
 /* fn for each of our mappings within [start, stop), after cutting them at the ends. */
@@ -190,8 +188,6 @@ int vm_harvest_all(struct vm_fileh *h);
  * lock held. */
 int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all);
 void vm_thaw(struct vm_fileh *h);
-/* The same for one mapping that is about to move or go: racing stores fault and wait for the map lock. */
-int vm_freeze_vma(struct vma *v);
 
 /* ---- cut.c ---- */
 

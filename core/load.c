@@ -46,7 +46,7 @@ static void *get_buffer(void)
 	void *buf = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
 
 	if (!buf)
-		buf = vm_sys->mmap(NULL, VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		buf = vm_own_map(VM_BATCH_NPAGES * VM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 				   -1, 0);
 	return buf;
 }

@@ -182,16 +182,37 @@ int vm_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint
 
 /* ---- unmap ---- */
 
-int vm_vma_last_harvest(struct vma *v)
+static bool may_be_stored_to(const struct vma *v)
+{
+	return v->shared && v->writable;
+}
+
+/* Stores into [start, stop) fault, and wait for the map lock. Neighbours in one call: a process that has all the mappings
+ * that the kernel grants must get rid of them, too. */
+static int freeze_range(uintptr_t start, uintptr_t stop)
+{
+	int err = 0;
+
+	for (size_t i = vm_vma_index(start), first; !err && i < vm_nvmas && vm_vmas[i]->start < stop; i++) {
+		if (!may_be_stored_to(vm_vmas[i]))
+			continue;
+		for (first = i; i + 1 < vm_nvmas && vm_vmas[i + 1]->start < stop && may_be_stored_to(vm_vmas[i + 1]) &&
+				vm_vmas[i]->stop == vm_vmas[i + 1]->start;
+		     i++)
+			;
+		err = vm_sys->mprotect((void *)vm_vmas[first]->start, vm_vmas[i]->stop - vm_vmas[first]->start, PROT_NONE);
+	}
+	return err;
+}
+
+static int last_harvest(struct vma *v)
 {
 	int err;
 
-	if (!v->shared || !v->writable)
+	if (!may_be_stored_to(v))
 		return 0;
 	vm_fileh_lock(v->fileh);
-	err = vm_freeze_vma(v);
-	if (!err)
-		err = vm_engine_ops->harvest(v, v->pgoff, vm_vma_pgstop(v));
+	err = vm_engine_ops->harvest(v, v->pgoff, vm_vma_pgstop(v));
 	vm_fileh_unlock(v->fileh);
 	return err;
 }
@@ -239,9 +260,13 @@ int vm_vma_begin_unmap(uintptr_t start, uintptr_t stop)
 
 	if (start % VM_PAGE || stop <= start)
 		return 0; /* the call that follows fails */
-	do
-		err = vm_vma_for_range(start, stop, vm_vma_last_harvest);
-	while (err && vm_vma_drop_stale(start, stop, NULL));
+	do {
+		err = vm_vma_split(start, stop);
+		if (!err)
+			err = freeze_range(start, stop);
+		if (!err)
+			err = vm_vma_for_range(start, stop, last_harvest);
+	} while (err && vm_vma_drop_stale(start, stop, NULL));
 	if (err)
 		vm_vma_end_unmap(start, stop, false);
 	return err;

@@ -42,7 +42,7 @@ static int make_dirs(struct vm_pagemap *pm, uint64_t first, uint64_t last)
 	for (uint64_t i = first / VM_PAGEMAP_FANOUT; i <= last / VM_PAGEMAP_FANOUT; i++) {
 		if (pm->dir[i])
 			continue;
-		void *p = vm_sys->mmap(NULL, DIR_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *p = vm_own_map(DIR_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (vm_sys_err(p))
 			return vm_sys_err(p);
 		pm->dir[i] = p;
@@ -63,7 +63,7 @@ static int map_windows(struct vm_pagemap *pm, uint64_t first, uint64_t last)
 		err = vm_sys->ftruncate(*pm->fd, (off_t)(off + len));
 	if (err)
 		return err;
-	p = vm_sys->mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *pm->fd, (off_t)off);
+	p = vm_own_map(len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *pm->fd, (off_t)off);
 	if (vm_sys_err(p))
 		return vm_sys_err(p);
 	(void)vm_sys->madvise(p, len, MADV_DONTDUMP); /* only keeps core dumps small */

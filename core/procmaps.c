@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "procmaps.h"
+#include "vm_procmaps.h"
 #include "vm_sys.h"
 #include <errno.h>
 #include <fcntl.h>

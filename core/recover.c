@@ -32,7 +32,7 @@ uint64_t vm_frame_payload_sum(const void *payload, size_t len)
 
 void *vm_frame_alloc(void)
 {
-	void *p = vm_sys->mmap(NULL, VM_JOURNAL_FRAME_MAX, PROT_READ | PROT_WRITE,
+	void *p = vm_own_map(VM_JOURNAL_FRAME_MAX, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return vm_sys_err(p) ? NULL : p;

@@ -14,10 +14,9 @@ int vm_runs_add(struct vm_runs *r, uint64_t start, uint64_t stop)
 		void *p;
 
 		if (r->cap)
-			p = vm_sys->mremap(r->run, r->cap * sizeof(*r->run), cap * sizeof(*r->run), MREMAP_MAYMOVE,
-					   NULL);
+			p = vm_own_grow(r->run, r->cap * sizeof(*r->run), cap * sizeof(*r->run));
 		else
-			p = vm_sys->mmap(NULL, cap * sizeof(*r->run), PROT_READ | PROT_WRITE,
+			p = vm_own_map(cap * sizeof(*r->run), PROT_READ | PROT_WRITE,
 					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (vm_sys_err(p))
 			return vm_sys_err(p);

@@ -160,7 +160,7 @@ static int probe(void)
 	err = vm_ram_open(&ram, len);
 	if (err)
 		return err;
-	p = vm_sys->mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, ram.fd, 0);
+	p = vm_own_map(len, PROT_READ | PROT_WRITE, MAP_SHARED, ram.fd, 0);
 	err = vm_sys_err(p);
 	if (err)
 		goto close;

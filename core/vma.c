@@ -77,9 +77,9 @@ static int reserve_slot(void)
 		void *p;
 
 		if (cap)
-			p = vm_sys->mremap(vm_vmas, cap * sizeof(*vm_vmas), n * sizeof(*vm_vmas), MREMAP_MAYMOVE, NULL);
+			p = vm_own_grow(vm_vmas, cap * sizeof(*vm_vmas), n * sizeof(*vm_vmas));
 		else
-			p = vm_sys->mmap(NULL, n * sizeof(*vm_vmas), PROT_READ | PROT_WRITE,
+			p = vm_own_map(n * sizeof(*vm_vmas), PROT_READ | PROT_WRITE,
 					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (vm_sys_err(p))
 			return vm_sys_err(p);
@@ -126,7 +126,7 @@ struct vma *vm_vma_alloc(void)
 	struct vma *v = free_list;
 
 	if (!v) {
-		void *p = vm_sys->mmap(NULL, slab, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *p = vm_own_map(slab, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (vm_sys_err(p))
 			return NULL;
 		for (size_t i = 0; i < slab / sizeof(*v); i++)

@@ -20,7 +20,7 @@
 
 void *pol_file_memory(size_t len)
 {
-	void *p = vm_sys->mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = vm_own_map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return vm_sys_err(p) ? NULL : p;
 }

@@ -27,7 +27,7 @@ static int note_extent(struct pol_file_priv *p, uint64_t pgoff, uint64_t npages)
 	if (p->nextents == p->max_extents) {
 		size_t len = p->max_extents * sizeof(*p->extents);
 		size_t new_len = len ? len * 2 : 64u << 10;
-		void *new = len ? vm_sys->mremap(p->extents, len, new_len, MREMAP_MAYMOVE, NULL)
+		void *new = len ? vm_own_grow(p->extents, len, new_len)
 				: pol_file_memory(new_len);
 
 		if (!new || vm_sys_err(new))

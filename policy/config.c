@@ -94,7 +94,7 @@ void *pol_arena_alloc(struct pol_arena *a, size_t len)
 	if (len > a->left) {
 		size_t head = (sizeof(struct pol_chunk) + ALIGN - 1) & ~(ALIGN - 1);
 		size_t chunk_len = len + head > CHUNK_LEN ? len + head : CHUNK_LEN;
-		struct pol_chunk *chunk = vm_sys->mmap(NULL, chunk_len, PROT_READ | PROT_WRITE,
+		struct pol_chunk *chunk = vm_own_map(chunk_len, PROT_READ | PROT_WRITE,
 						       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (vm_sys_err(chunk))

@@ -23,9 +23,9 @@ static bool reserve(struct pol_out *o, size_t more)
 	if (cap == o->cap)
 		return true;
 	if (o->mem)
-		mem = vm_sys->mremap(o->mem, o->cap, cap, MREMAP_MAYMOVE, NULL);
+		mem = vm_own_grow(o->mem, o->cap, cap);
 	else
-		mem = vm_sys->mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		mem = vm_own_map(cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (vm_sys_err(mem)) {
 		o->failed = true;
 		return false;

@@ -132,6 +132,31 @@ int pol_file_has_stream(struct pol_file *m)
 
 static void first_live(void);
 
+static bool is_private_left; /* of any file, at any time (atomic) */
+static void (*range_added)(const void *addr, size_t len);
+
+void pol_set_range_hook(void (*added)(const void *addr, size_t len))
+{
+	range_added = added;
+}
+
+void pol_left_private(void)
+{
+	__atomic_store_n(&is_private_left, true, __ATOMIC_RELAXED);
+}
+
+static void adopt_private(struct pol_file *m)
+{
+	int err;
+
+	if (!__atomic_load_n(&is_private_left, __ATOMIC_RELAXED) || !range_added)
+		return;
+	err = vm_adopt_private(m->h, m->file.fd, range_added);
+	if (err)
+		pol_log(POL_LOG_WARN, "%s: private mappings made before may not show what is stored and not committed: %s",
+			m->path, pol_errno_name(err));
+}
+
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
 {
 	int err;
@@ -165,6 +190,7 @@ int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
 	pol_unlock();
 	if (!err && !was_live) {
 		first_live();
+		adopt_private(m);
 		if (m->has_stream || is_standard(m))
 			pol_log(POL_LOG_WARN, "%s: is mapped, and standard input or output, or freopen'd: what goes through such a "
 				"stream passes the mapping by", m->path);

@@ -114,7 +114,7 @@ static struct pol_file *alloc_locked(void)
 		free_list = m->next;
 		memset(m, 0, sizeof(*m));
 	} else {
-		m = vm_sys->mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		m = vm_own_map(sizeof(*m), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (vm_sys_err(m))
 			return NULL;
 	}

@@ -73,6 +73,8 @@ int pol_may_have_size(struct pol_file *m, uint64_t size);
 int pol_room(struct pol_file *m, uint64_t off, uint64_t len, uint64_t *ret_room);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
+/* A private mapping of a file that is not live is left to the kernel; when the file goes live it becomes one of ours. */
+void pol_left_private(void);
 /* Is nobody using it any more? Lock held. */
 bool pol_file_is_due_locked(const struct pol_file *m);
 /* The release: commit, and no longer live. On an error it stays live. Lock held, and again on return. */

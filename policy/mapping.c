@@ -40,7 +40,7 @@ static void touched_add(struct vm_fileh *h, void *arg)
 		return;
 	if (t->n == t->cap) {
 		size_t cap = t->cap * 4;
-		struct pol_file **p = vm_sys->mmap(NULL, cap * sizeof(*p), PROT_READ | PROT_WRITE,
+		struct pol_file **p = vm_own_map(cap * sizeof(*p), PROT_READ | PROT_WRITE,
 						   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (vm_sys_err(p)) {
 			t->err = vm_sys_err(p);
@@ -161,8 +161,11 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 
 	if (fl < 0)
 		return fl;
-	if (!shared && !m->h && !m->refused) /* refused: the file may hold half a commit */
+	if (!shared && !m->h && !m->refused) { /* refused: the file may hold half a commit */
+		/* who only reads need not wait for the file to be loaded, nor be alone with it */
+		pol_left_private();
 		return -ENOTSUP;
+	}
 	if (!m->h && has_no_name(fd)) { /* unlinked since it was opened: as one that was opened so */
 		pol_log(POL_LOG_DEBUG, "%s: not managed: it was unlinked", m->path);
 		return -ENOTSUP;

@@ -2,6 +2,7 @@
 /* Becoming active, the border of shim_enter, fork, and the end of the process. */
 #include "real.h"
 #include "enter.h"
+#include "range.h"
 #include "fd.h"
 #include "signals.h"
 #include <dlfcn.h>
@@ -133,6 +134,7 @@ void shim_start(void)
 			(void)pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child);
 			(void)at_quick_exit(shim_exiting);
 			pol_set_signals_hook(shim_signals_sync);
+			pol_set_range_hook(shim_range_add);
 			shim_signals_start();
 		}
 		atomic_store_explicit(&shim_state, st, memory_order_release);

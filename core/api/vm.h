@@ -160,6 +160,10 @@ int vm_attach_segment(int id, void *addr, size_t len, int flags, void **ret_addr
 /* The kernel has just placed something that is none of ours at [addr, addr + len), which it took for free: what was ours
  * there was unmapped by a call that we did not see. */
 void vm_forget_gone(void *addr, size_t len);
+/* The private mappings that the process has of the file behind fd itself, but those of code, become mappings of h, with what
+ * was stored into them. Signals of faults must come to vm_fault already. tell hears of each before. -errno: some may be as
+ * before. */
+int vm_adopt_private(struct vm_fileh *h, int fd, void (*tell)(const void *addr, size_t len));
 /* Calls fn for the handles mapped in [addr, addr + len), neighbours that are the same once, with no lock held. */
 typedef void vm_mapped_fn(struct vm_fileh *h, void *arg);
 void vm_for_each_mapped(void *addr, size_t len, vm_mapped_fn *fn, void *arg);

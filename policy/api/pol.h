@@ -110,6 +110,8 @@ off_t pol_size(struct pol_file *m);
 
 /* ---- mappings ---- */
 
+/* Called before a mapping that the kernel gave the program becomes a managed one; set by the shim at start. */
+void pol_set_range_hook(void (*added)(const void *addr, size_t len));
 /* Is any byte of the range in a managed mapping? Lock-free when nothing is mapped. */
 bool pol_addr_is_managed(const void *addr, size_t len);
 /* mmap of a matching descriptor. -ENOTSUP: not managed after all (on_error=passthrough, or MAP_PRIVATE of
