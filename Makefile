@@ -178,7 +178,7 @@ programs: ; @scripts/deps build check programs
 crash: tests
 	@scripts/run-tests crash
 soak: tests
-	@for k in lmdb gdbm gawk; do tests/crash/kill.sh $$k 1000 || exit 1; done
+	@for k in lmdb gdbm gawk tdb rrdtool sqlite; do tests/crash/kill.sh $$k 1000 || exit 1; done
 	@for s in 1 2 3; do for e in uffd segv; do for l in lazy eager; do \
 		limit=7200 tests/fsx/run.sh $$e $$l 1000000 $$s || exit 1; \
 		limit=7200 tests/fsx/run.sh $$e $$l 10000000 $$s --threads 4 || exit 1; \

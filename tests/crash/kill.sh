@@ -3,7 +3,7 @@
 # Real programs under load, killed with -9 at random moments: afterwards their verifiers find nothing bad, and the
 # file is the last commit, byte for byte.
 #
-#	tests/crash/kill.sh lmdb|gdbm|gawk [KILLS]
+#	tests/crash/kill.sh lmdb|gdbm|tdb|rrdtool|sqlite|gawk [KILLS]
 #
 # How "the last commit" is known without asking txmap:
 #
@@ -12,6 +12,14 @@
 #	N is synced. The killed run got as far as its last "ack A": the file must have the hash of the last sync before
 #	that line, or of one after it and before the native run's "ack A+1" (the kill came between a commit
 #	and the next line). Anything else is a lost commit, a torn one, or bytes that were never committed.
+#
+# tdb		The same. But who opens it may have to finish the transaction in it, so `txmap recover` alone comes before the look.
+#
+# rrdtool	The same, but it never syncs: each update is a commit, at its munmap and close. The native run is fed one update
+#		at a time, and the file's hash taken in between.
+#
+# sqlite	Its journal, or log, is a file of its own. So not the bytes are compared, but what is in the database: all that
+#		was acknowledged, at most one more, and its own check finds nothing. Two journal modes by turns.
 #
 # gawk	It never syncs; commits come from `txmap commit`. It is at rest, waiting for input, when that is
 #	sent; once it has returned, the file is copied by a program that knows nothing of txmap. Then it gets work to
@@ -30,6 +38,8 @@ lib_begin "kill-$kind"
 filehash=$top/build/tests/crash/filehash
 lmdb_load=$top/build/tests/programs/lmdb_load
 gdbm_load=$top/tests/programs/src/gdbm_load.py
+tdb_load=$top/tests/programs/src/tdb_load.py
+sqlite_load=$top/tests/programs/src/sqlite_load.py
 base=$work/base
 ref=$work/ref
 acked=$work/acked
@@ -62,7 +72,7 @@ kill_it() {
 has_journal() { ls -A "$dir" | grep -q '\.txmap$'; }
 recover() { # CMD...: by the command, or by CMD, which opens the files under txmap and changes nothing
 	has_journal && journals=$((journals + 1))
-	if [ $((round % 2)) = 0 ]; then
+	if [ $((round % 2)) = 0 ] || [ -n "${by_command:-}" ]; then
 		TXMAP_RUNTIME_DIR=$runtime "$txmap" recover "$dir"/* >"$work/out" 2>&1 ||
 			fail "txmap recover: status $?: $(cat "$work/out")"
 	else
@@ -71,7 +81,7 @@ recover() { # CMD...: by the command, or by CMD, which opens the files under txm
 	has_journal && fail "a journal is left: $(ls -A "$dir" | tr '\n' ' ')"
 }
 
-# ---- lmdb, gdbm: against the recorded native run
+# ---- lmdb, gdbm, tdb, rrdtool: against the recorded native run
 
 record() { # FILE CMD...: the recorded, native run; and that the load is deterministic at all
 	local file=$1
@@ -107,7 +117,7 @@ rounds() { # FILE MICROSECONDS VERIFIER... -- CMD...
 	shift 2
 	while [ "$1" != -- ]; do verifier+=("$1"); shift; done
 	shift
-	record "$file" "$@"
+	[ -s "$ref" ] || record "$file" "$@"
 	base_hash=$("$filehash" "$base/$file")
 	for ((round = 1; hits < kills && round <= 3 * kills; round++)); do
 		engine=uffd
@@ -119,8 +129,47 @@ rounds() { # FILE MICROSECONDS VERIFIER... -- CMD...
 		pause_below "$within"
 		kill_it || continue # it had ended by itself
 		recover "${verifier[@]}"
+		[ "$kind" != rrdtool ] || rrdtool_acks
 		expect_recorded "$dir/$file"
 		(cd "$dir" && "${verifier[@]}") >"$work/out" 2>&1 || fail "verifier: $(cat "$work/out")"
+	done
+}
+
+rrdtool_acks() { awk '/^OK/ { print "ack " n++ + 0 }' "$acked" >"$work/acks" && mv "$work/acks" "$acked"; }
+record_rrdtool() { # FILE: of commands
+	local n=0 line answer
+	cp -r "$base" "$work/native"
+	coproc (cd "$work/native" && exec rrdtool -)
+	while read -r line; do
+		echo "$line" >&"${COPROC[1]}"
+		read -r answer <&"${COPROC[0]}"
+		[[ $answer == OK* ]] || lib_die "rrdtool says $answer"
+		echo "commit $("$filehash" "$work/native/k.rrd")"
+		echo "ack $((n++))"
+	done <"$1" >"$ref"
+	kill $COPROC_PID
+}
+
+# ---- sqlite
+
+sqlite_rounds() {
+	local mode n
+	for ((round = 1; hits < kills && round <= 3 * kills; round++)); do
+		engine=uffd
+		[ $((round / 2 % 2)) = 0 ] || engine=segv
+		mode=delete
+		[ $((round / 4 % 2)) = 0 ] || mode=wal
+		lib_dir self x
+		start /usr/bin/python3 "$sqlite_load" write t.db 100000 $mode >"$acked"
+		pause_below 700000
+		kill_it || continue
+		last=$(sed -n 's/^ack //p' "$acked" | tail -n 1)
+		[ -n "$last" ] || continue
+		loaded=$((loaded + 1))
+		recover /usr/bin/python3 "$sqlite_load" verify t.db
+		(cd "$dir" && /usr/bin/python3 "$sqlite_load" verify t.db) >"$work/out" 2>&1 || fail "verifier: $(cat "$work/out")"
+		n=$(awk '{ print $2 }' "$work/out")
+		[ "$n" = $((last + 1)) ] || [ "$n" = $((last + 2)) ] || fail "$mode: $(cat "$work/out")"
 	done
 }
 
@@ -205,8 +254,24 @@ gdbm)
 	/usr/bin/python3 "$gdbm_load" write "$base/k.gdbm" 5 >/dev/null
 	rounds k.gdbm 500000 /usr/bin/python3 "$gdbm_load" verify k.gdbm -- /usr/bin/python3 "$gdbm_load" write k.gdbm 2000
 	;;
+tdb)
+	mkdir "$base"
+	# So large that it does not grow any more: cut off in the middle of that, tdb is damaged natively, too.
+	/usr/bin/python3 "$tdb_load" write "$base/k.tdb" 1000 tx >/dev/null
+	by_command=1
+	rounds k.tdb 500000 sh -c 'tdbtool k.tdb check | grep "is OK"' -- /usr/bin/python3 "$tdb_load" write k.tdb 300 tx
+	;;
+rrdtool)
+	mkdir "$base"
+	rrdtool create "$base/k.rrd" --start 1000000000 --step 60 DS:a:GAUGE:120:U:U RRA:AVERAGE:0.5:1:5000 RRA:MAX:0.5:10:500
+	for ((i = 1; i <= 1000; i++)); do echo "update k.rrd $((1000000000 + 60 * i)):$i"; done >"$work/updates"
+	chmod a+r "$work/updates"
+	record_rrdtool "$work/updates"
+	rounds k.rrd 500000 rrdtool info k.rrd -- bash -c "exec rrdtool - <'$work/updates'"
+	;;
+sqlite) sqlite_rounds ;;
 gawk) gawk_rounds ;;
-*) lib_die 'usage: kill.sh lmdb|gdbm|gawk [KILLS]' ;;
+*) lib_die 'usage: kill.sh lmdb|gdbm|tdb|rrdtool|sqlite|gawk [KILLS]' ;;
 esac
 
 echo "$kind: $hits killed, $loaded of them after a commit, $journals left a journal; $bad bad"
