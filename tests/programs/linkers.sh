@@ -23,7 +23,7 @@ t_link() { # LINKER
 	bytes b.out
 }
 for ld in bfd gold lld mold; do
-	command -v "ld.$ld" >/dev/null || { echo "skipped: no ld.$ld here"; continue; }
+	need ld.$ld
 	eval "t_link_$ld() { t_link $ld; }"
 	same link_$ld
 done
