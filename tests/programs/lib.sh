@@ -20,6 +20,7 @@ for f in "$top"/build/tests/programs/*; do
 	[ ! -x "$f" ] || [ -d "$f" ] || cp "$f" "$work/bin/"
 done
 chmod -R a+rX "$work/bin"
+[ -z "${full:-}" ] || lib_limit=900 # for one program
 failures=0
 
 run() {
