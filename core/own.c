@@ -4,10 +4,7 @@
  * that unmaps a part and later, in one call, all of it, would unmap ours, too. So it is kept together in a place of its own,
  * far below where the kernel goes on: an address hint, no more.
  */
-<<<<<<< HEAD
 #include "vm_backend.h"
-=======
->>>>>>> 0dec3d6 (wip4)
 #include "vm_sys.h"
 #include <sys/mman.h>
 
@@ -19,11 +16,7 @@ static uintptr_t used; /* (atomic) */
 /* The kernel puts libraries where it begins, and we are in one. */
 static void *place(size_t len)
 {
-<<<<<<< HEAD
 	const size_t align = VM_BLKSIZE; /* neighbours become one mapping to the kernel */
-=======
-	const size_t align = 65536; /* a page on any machine */
->>>>>>> 0dec3d6 (wip4)
 	uintptr_t here = (uintptr_t)&used;
 
 	len = (len + align - 1) & ~(align - 1);
