@@ -6,14 +6,15 @@ remote=/lib/systemd/systemd-journal-remote
 [ -x $remote ] || skip 'no systemd-journal-remote (for make programs)'
 need journalctl
 
-entries() { # COUNT: in the export format
-	for ((i = 1; i <= $1; i++)); do
-		printf '__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\nMESSAGE=%s number %d\nPRIORITY=%d\n\n' \
-			$((1700000000000000 + i)) $i 1 "$(head -c $((i % 200)) /dev/zero | tr '\0' x)" $i $((i % 8))
-	done
-}
+# In the export format.
+awk -v n="$(count 500 20000)" 'BEGIN {
+	while (length(xs) < 200) xs = xs "x"
+	for (i = 1; i <= n; i++) {
+		printf "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%032d\n", 17e14 + i, i, 1
+		printf "MESSAGE=%s number %d\nPRIORITY=%d\n\n", substr(xs, 1, i % 200), i, i % 8
+	}
+}' >"$work/bin/entries"
 t_import() {
-	entries "$(count 500 20000)" >"$work/bin/entries"
 	run $remote --output=j.journal - <"$work/bin/entries" | sed 's/[0-9.]*[KM]B//'
 	run journalctl --file j.journal -q -o cat | sha256sum
 	plain journalctl --file j.journal -q -o cat | sha256sum
