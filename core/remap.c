@@ -2,6 +2,7 @@
 /* mremap of handles. */
 #include "internal.h"
 #include "uapi.h"
+#include "vm_procmaps.h"
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -160,30 +161,43 @@ stay:
 	return err;
 }
 
-/* Several of ours side by side, each to its place (Linux 6.17). What fails leaves the rest where it is, as there. */
+/* Several of ours, each to its place, and holes between them (Linux 6.17). What fails leaves the rest where it is, as
+ * there. */
 static int move_all(uintptr_t start, uintptr_t stop, uintptr_t to, void **ret_addr)
 {
 	const uintptr_t delta = to - start;
 	int err = 0;
+	size_t i;
 	void *p;
 
-	while (!err && start < stop) {
-		uintptr_t end = vm_vma_at(start)->stop;
+	while (!err && (i = vm_vma_index(start)) < vm_nvmas && vm_vmas[i]->start < stop) {
+		uintptr_t from = vm_vmas[i]->start, end = vm_vmas[i]->stop;
 
-		err = move(start, end, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(start + delta), &p);
+		err = move(from, end, end - from, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(from + delta), &p);
 		start = end;
 	}
 	*ret_addr = (void *)to;
 	return err;
 }
 
+struct others {
+	uintptr_t start, stop;
+	bool found;
+};
+
+static void find_other(const struct vm_procmap *m, void *arg)
+{
+	struct others *o = arg;
+
+	o->found |= m->start < o->stop && o->start < m->stop && !vm_vma_at(m->start > o->start ? m->start : o->start);
+}
+
+/* Is all that is mapped in [start, stop) ours? */
 static bool is_ours(uintptr_t start, uintptr_t stop)
 {
-	const struct vma *v;
+	struct others o = {start, stop, false};
 
-	for (; start < stop && (v = vm_vma_at(start)); start = v->stop)
-		;
-	return start >= stop;
+	return !vm_procmaps_for_each(find_other, &o) && !o.found;
 }
 
 /* A private mapping stays, without what it had of its own: that is in a second one. */
@@ -288,6 +302,21 @@ static int copy(struct vma *v, uintptr_t start, size_t new_len, int flags, void 
 	return err;
 }
 
+/* What is cut off is unmapped, whatever it is; the rest is left alone. Map lock held. */
+static int shrink(uintptr_t start, uintptr_t stop)
+{
+	int err;
+
+	if (start == stop)
+		return 0;
+	err = vm_vma_begin_unmap(start, stop);
+	if (err)
+		return err;
+	err = vm_sys->munmap((void *)start, stop - start);
+	vm_vma_end_unmap(start, stop, !err);
+	return err;
+}
+
 int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
 	uintptr_t start = (uintptr_t)old, stop = start + vm_page_up(old_len);
@@ -316,9 +345,12 @@ int vm_remap(void *old, size_t old_len, size_t new_len, int flags, void *new_add
 			err = vm_vma_split(start, stop);
 		if (!err && !(flags & MREMAP_DONTUNMAP))
 			err = move(start, stop, new_len, flags, new_addr, ret_addr);
+	} else if (v && !has_target && vm_page_up(new_len) <= old_len) {
+		*ret_addr = old;
+		err = shrink(start + vm_page_up(new_len), stop);
 	} else if (!vm_vma_touches(start, stop)) {
 		err = move_other(start, old_len, new_len, flags, new_addr, ret_addr);
-	} else if (flags == (MREMAP_MAYMOVE | MREMAP_FIXED) && old_len == vm_page_up(new_len) && is_ours(start, stop)) {
+	} else if (flags == (MREMAP_MAYMOVE | MREMAP_FIXED) && v && old_len == vm_page_up(new_len) && is_ours(start, stop)) {
 		err = vm_vma_split(start, stop);
 		if (!err)
 			err = move_all(start, stop, (uintptr_t)new_addr, ret_addr);
