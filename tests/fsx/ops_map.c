@@ -180,7 +180,7 @@ static void op_map(void)
 
 	n = n < set.npages - at ? n : set.npages - at;
 	pgoff = one_in(3) ? 0 : (uint32_t)(random_off(f) / PAGE);
-	if (!d || (!shared && !f->live && set.control)) /* private alone: not managed */
+	if (!d)
 		return;
 	mode = d->flags & O_ACCMODE;
 	replaces = !is_free(at, n);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -180,8 +181,32 @@ static void op_fork(void)
 	}
 }
 
+/* A child that must not have a mapping has none. */
+static void op_nofork(void)
+{
+	uint32_t pg = random_page(), n, i;
+	uint8_t *at = ARENA + (uint64_t)pg * PAGE;
+	int status;
+	pid_t pid;
+
+	if (pg == set.npages || arena[pg].kind != SHARED)
+		return;
+	n = (uint32_t)between(1, run_of(pg));
+	i = (uint32_t)below(n);
+	say("a child without arena page %u + %u, touches page %u", pg, n, pg + i);
+	expect("madvise", madvise(at, n * (size_t)PAGE, MADV_DONTFORK), 0);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		syscall(SYS_exit_group, probe(at + i * (size_t)PAGE, one_in(2)));
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != SIGSEGV)
+		mismatch("the child ended with status %#x", (unsigned)status);
+	expect("madvise", madvise(at, n * (size_t)PAGE, MADV_DOFORK), 0);
+}
+
 const struct op ops_other[] = {
 	{"outside", 2, op_outside},
 	{"fork", 8, op_fork},
+	{"nofork", 2, op_nofork},
 	{NULL, 0, NULL},
 };

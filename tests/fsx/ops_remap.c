@@ -6,6 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -97,16 +100,75 @@ static void remap_copy(uint32_t from, uint32_t n)
 	static uint32_t id = 1u << 31;
 	void *p;
 
-	if (first.kind == PRIVATE || crosses)
+	if (crosses)
 		return;
 	say("mremap arena page %u + %u %s FIXED at %u", from, n, is_dontunmap ? "DONTUNMAP" : "from length 0", to);
 	unmapping();
 	p = remap(from, is_dontunmap ? n : 0, n, MREMAP_MAYMOVE | MREMAP_FIXED | (is_dontunmap ? MREMAP_DONTUNMAP : 0),
 		  to);
+	if (first.kind == PRIVATE && !is_dontunmap) {
+		expect("mremap", (long)p, -EINVAL);
+		return;
+	}
 	expect("mremap", (long)p, (long)(ARENA + (uint64_t)to * PAGE));
 	first.id = ++id;
 	model_map(to, n, &first);
+	for (uint32_t i = 0; i < n; i++) { /* what a private mapping has of its own goes along */
+		arena[to + i].own = arena[from + i].own;
+		arena[from + i].own = NULL;
+	}
 	unmapped();
+}
+
+/* A part of a mapping shows other pages of its file. */
+static void op_nonlinear(void)
+{
+	uint32_t pg = random_page(), n, pgoff = (uint32_t)below(one_in(2) ? 8 : set.npages);
+	struct apage first;
+	static uint32_t id = 3u << 30;
+
+	if (pg == set.npages)
+		return;
+	n = (uint32_t)between(1, run_of(pg));
+	first = arena[pg];
+	say("remap_file_pages arena page %u + %u: %s page %u", pg, n, sh->f[first.file].name, pgoff);
+	unmapping();
+	if (first.kind == PRIVATE || !first.maywrite) {
+		expect("remap_file_pages", remap_file_pages(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, 0, pgoff, 0), -EINVAL);
+		return;
+	}
+	expect("remap_file_pages", remap_file_pages(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, 0, pgoff,
+						    one_in(2) ? MAP_NONBLOCK : 0), 0);
+	first.pgoff = pgoff;
+	first.id = ++id;
+	model_map(pg, n, &first);
+	unmapped();
+}
+
+/* Locked, and not any more. */
+static void op_lock(void)
+{
+	uint32_t pg = random_page(), n, i;
+	uint8_t *at = ARENA + (uint64_t)pg * PAGE;
+	unsigned char vec[256];
+	bool on_fault = one_in(4);
+	int want = 0;
+
+	if (pg == set.npages || (arena[pg].kind == PRIVATE && (arena[pg].prot & PROT_WRITE))) /* which is filled with copies */
+		return;
+	n = (uint32_t)between(1, run_of(pg) < sizeof(vec) ? run_of(pg) : sizeof(vec));
+	for (i = 0; i < n && !on_fault; i++)
+		if (!can_touch(pg + i, false) && !can_touch(pg + i, true))
+			want = -ENOMEM;
+	say("mlock arena page %u + %u%s", pg, n, on_fault ? " on fault" : "");
+	expect("mlock", mlock2(at, n * (size_t)PAGE, on_fault ? MLOCK_ONFAULT : 0), want);
+	expect("msync", msync(at, n * (size_t)PAGE, MS_INVALIDATE), -EBUSY);
+	expect("madvise", madvise(at, n * (size_t)PAGE, MADV_DONTNEED), -EINVAL);
+	expect("mincore", mincore(at, n * (size_t)PAGE, vec), 0);
+	for (i = 0; i < n && !on_fault && !want; i++)
+		if (!(vec[i] & 1))
+			mismatch("a locked page is not in memory: arena page %u", pg + i);
+	expect("munlock", munlock(at, n * (size_t)PAGE), 0);
 }
 
 static void op_remap(void)
@@ -134,6 +196,6 @@ static void op_remap(void)
 }
 
 const struct op ops_remap[] = {
-	{"remap", 25, op_remap},
+	{"remap", 25, op_remap}, {"nonlinear", 6, op_nonlinear}, {"lock", 6, op_lock},
 	{NULL, 0, NULL},
 };
