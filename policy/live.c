@@ -157,6 +157,14 @@ static void adopt_private(struct pol_file *m)
 			m->path, pol_errno_name(err));
 }
 
+/* Calls that found m not live, and went to the file, may have been on their way: nothing is stored yet, what they did counts.
+ */
+static void take_in_late_calls(struct pol_file *m)
+{
+	if (m->file.ops->changed && m->file.ops->changed(&m->file, 0) > 0)
+		(void)vm_fileh_invalidate(m->h, 0, 0, VM_DIRTY_KEEP, NULL); /* if not: the commit says so */
+}
+
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
 {
 	int err;
@@ -190,6 +198,7 @@ int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
 	pol_unlock();
 	if (!err && !was_live) {
 		first_live();
+		take_in_late_calls(m);
 		adopt_private(m);
 		if (m->has_stream || is_standard(m))
 			pol_log(POL_LOG_WARN, "%s: is mapped, and standard input or output, or freopen'd: what goes through such a "
