@@ -27,6 +27,18 @@ static bool is_alone(struct vm_fileh *h)
 	return npeers == 1 && vm_thread_is_alone();
 }
 
+/* Has anybody an engine that cannot tell a second store from a first? */
+static bool must_freeze(struct vm_fileh *h)
+{
+	bool must = false;
+
+	vm_fileh_lock(h);
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		must |= h->ctl->peers[i].pid && h->ctl->peers[i].protects;
+	vm_fileh_unlock(h);
+	return must;
+}
+
 int vm_need_scratch(struct vm_fileh *h)
 {
 	void *p;
@@ -85,12 +97,18 @@ static int harvest_round(struct vm_fileh *h, unsigned round)
 
 int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 {
-	bool alone = false, done = false;
+	bool alone = false, done = false, must = must_freeze(h), asked = must, froze = must;
 	uint64_t size_low = 0;
 	int err = vm_need_scratch(h);
 
 	*ret_npages = 0;
 	for (unsigned round = 0; !err && !done; round++) {
+		if (asked) {
+			froze |= round >= ROUNDS_FREE;
+			err = vm_ask(h, froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
+			if (err)
+				break;
+		}
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
 		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
@@ -102,6 +120,9 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that was stored for
 		 * this commit equals memory now. */
 		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || round >= ROUNDS_FROZEN)));
+		/* The others' looks came before this one, which is the instant: none of them stored in between. */
+		done = done && (alone || (asked && vm_ask_still_holds(h)));
+		asked = true;
 		ret_txn->size = h->ctl->size;
 		ret_txn->size_low = h->ctl->size_low;
 		ret_txn->txid = h->ctl->txid + 1;
@@ -117,5 +138,7 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 	vm_thaw(h);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
+	if (froze)
+		vm_ask_thaw(h);
 	return err;
 }

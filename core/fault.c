@@ -64,8 +64,14 @@ void vm_wait_for_thaw(struct vm_fileh *h, unsigned msec)
 	uint64_t until = vm_deadline(msec);
 	uint32_t seen;
 
-	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED && !vm_is_past(until))
+	while ((seen = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) != VM_THAWED && !vm_is_past(until)) {
 		vm_wait(&h->frozen, seen, step);
+		if (seen == __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST)) {
+			vm_fileh_lock(h);
+			vm_fileh_repair(h); /* does who froze it still live? */
+			vm_fileh_unlock(h);
+		}
+	}
 }
 
 static int load_around(struct vm_fileh *h, uint64_t pgoff, uint64_t start, uint64_t stop)

@@ -197,5 +197,5 @@ void vm_fd_fork_parent(void)
 
 void vm_fd_fork_child(void)
 {
-	vm_lock_reinit(&lock);
+	vm_unlock_fork_child(&lock);
 }

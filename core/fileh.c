@@ -193,6 +193,7 @@ int vm_fileh_close(struct vm_fileh *h)
 	int err = 0;
 
 	unlist(h);
+	vm_serve_end(h);
 	vm_fileh_lock(h);
 	vm_fileh_repair(h);
 	others = vm_fileh_has_others(h);
@@ -240,6 +241,11 @@ void vm_fileh_stat(struct vm_fileh *h, bool harvest, struct vm_fileh_stat *ret)
 {
 	struct vm_ctl *ctl = h->ctl;
 
+	if (harvest && vm_fileh_is_shared(h)) {
+		vm_fileh_begin_busy(h);
+		(void)vm_ask(h, VM_ASK_HARVEST);
+		vm_fileh_end_busy(h);
+	}
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
 	/* an error leaves the count as it was at the last harvest that worked */

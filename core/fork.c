@@ -12,7 +12,8 @@
 
 void vm_fork_prepare(void)
 {
-	vm_lock(&vm_map_lock);
+	/* a child is asked for nothing, and would not be frozen */
+	(void)vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, VM_FOREVER); /* cannot fail */
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (vm_lock_another(&h->ctl->lock))
 			vm_fileh_repair(h);
@@ -28,6 +29,8 @@ void vm_fork_parent(void)
 	vm_fd_fork_parent();
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
 		vm_unlock_another(&h->ctl->lock, !h->next);
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+		(void)vm_serve(h); /* without, the child cannot commit: it is told */
 	vm_unlock(&vm_map_lock);
 }
 
@@ -96,6 +99,7 @@ static int join(struct vm_fileh *h)
 	int err;
 
 	h->nusers = 0;
+	h->server = VM_SERVER_NONE;
 	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
 	h->round = (struct vm_runs){0}; /* another thread may have been growing it */
 	vm_fileh_lock(h);
@@ -115,7 +119,7 @@ int vm_fork_child(void)
 	vm_lock_fork_child();
 	vm_thread_fork_child();
 	vm_fd_fork_child();
-	vm_lock_reinit(&vm_map_lock);
+	vm_unlock_fork_child(&vm_map_lock);
 	if (!vm_filehs)
 		return 0;
 	err = for_each_vma(map_again);
@@ -127,5 +131,7 @@ int vm_fork_child(void)
 		err = err ? err : e;
 	}
 	e = for_each_vma(arm);
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+		(void)vm_serve(h); /* without, the parent cannot commit: it is told */
 	return err ? err : e;
 }

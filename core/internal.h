@@ -200,6 +200,21 @@ int vm_need_scratch(struct vm_fileh *h);
 /* Can nobody but the calling thread store into this process's memory? */
 bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
+/* A thread of ours, all signals blocked, detached; fn begins with vm_thread_begin and, if it ends, ends with vm_thread_end. */
+int vm_thread_start(void *(*fn)(void *arg), void *arg);
+void vm_thread_end(void);
+
+/* ---- ask.c ---- */
+
+/* Have the others do it. Busy, no lock held. -ETIMEDOUT: one that runs does not answer; or the first error of theirs. */
+int vm_ask(struct vm_fileh *h, enum vm_ask ask);
+/* The others go on; not waited for. Busy, no lock held. */
+void vm_ask_thaw(struct vm_fileh *h);
+/* Is what was asked last so for all who have the handle now? Handle lock held. */
+bool vm_ask_still_holds(struct vm_fileh *h);
+/* Answer what others ask, from now on until vm_serve_end. Map lock held / no lock held. */
+int vm_serve(struct vm_fileh *h);
+void vm_serve_end(struct vm_fileh *h);
 
 /* ---- fault.c ---- */
 

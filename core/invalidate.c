@@ -207,8 +207,7 @@ static int start_drop(struct vm_fileh *h, struct plan *p, bool in_place, uint64_
 static bool all_would_load(struct vm_fileh *h)
 {
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
-		if (h->ctl->peers[i].nprivate ||
-		    (h->ctl->peers[i].pid && i != h->peer && vm_engine_ops == &vm_engine_segv))
+		if (h->ctl->peers[i].nprivate || (i != h->peer && h->ctl->peers[i].pid && h->ctl->peers[i].protects))
 			return false;
 	return true;
 }
@@ -223,13 +222,14 @@ static int drop_pages(struct vm_fileh *h, struct plan *p, uint64_t *npages)
 	vm_fileh_lock(h);
 	vm_fileh_gate(h, VM_GATE_CLOSED);
 	was_torn = h->ctl->torn;
+	in_place = !h->lazy || !all_would_load(h);
 	vm_fileh_unlock(h);
+	err = vm_ask(h, in_place ? VM_ASK_FREEZE_ALL : p->dirty ? VM_ASK_HARVEST : VM_ASK_FREEZE);
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
-	in_place = !h->lazy || !all_would_load(h);
 	was = h->ctl->size;
-	err = start_drop(h, p, in_place, npages);
+	err = err ? err : start_drop(h, p, in_place, npages);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 
@@ -250,6 +250,7 @@ static int drop_pages(struct vm_fileh *h, struct plan *p, uint64_t *npages)
 	}
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
+	vm_ask_thaw(h);
 	return err;
 }
 

@@ -106,11 +106,9 @@ void vm_lock_fork_child(void)
 	held = 0;
 }
 
-void vm_lock_reinit(struct vm_lock *l)
+void vm_unlock_fork_child(struct vm_lock *l)
 {
-	uint32_t rank = l->rank;
-
-	*l = (struct vm_lock)VM_LOCK_INIT(rank);
+	give(l);
 }
 
 void vm_wait(uint32_t *seq, uint32_t seen, unsigned timeout_msec)

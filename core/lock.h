@@ -47,9 +47,9 @@ bool vm_lock_is_held(enum vm_rank rank);
 /* fork only: one of several of the same rank, in a fixed order. */
 bool vm_lock_another(struct vm_lock *l);
 void vm_unlock_another(struct vm_lock *l, bool last);
-/* In a forked child: nothing is held; l, private to the process, is as new. */
+/* In a forked child: it holds nothing, and l, private to the process, which it took before the fork, is free. */
 void vm_lock_fork_child(void);
-void vm_lock_reinit(struct vm_lock *l);
+void vm_unlock_fork_child(struct vm_lock *l);
 
 /* Wait for a change of *seq, without losing one: read seq under the lock, unlock, vm_wait(seq, value).
  * Returns after a wake, a change, or timeout_msec. Works between processes. */

@@ -64,6 +64,8 @@ void vm_fileh_repair(struct vm_fileh *h)
 			vm_page_store_failed(h);
 			ctl->gate = VM_GATE_OPEN;
 			ctl->busy_pid = 0;
+			ctl->ask = VM_ASK_THAW; /* whom it froze */
+			vm_wake(&ctl->ask_seq);
 		}
 		ctl->suspect |= p->may_store && !p->harvested;
 		memset(p, 0, sizeof(*p));
@@ -158,7 +160,12 @@ int vm_fileh_attach_peer(struct vm_fileh *h)
 		if (h->ctl->peers[i].pid)
 			continue;
 		h->ctl->was_shared |= i > 0;
-		h->ctl->peers[i] = (struct vm_peer){.pid = vm_sys->getpid(), .ctl_fd = h->ctl_fd};
+		h->ctl->joined = true;
+		h->ctl->peers[i] = (struct vm_peer){
+			.pid = vm_sys->getpid(),
+			.ctl_fd = h->ctl_fd,
+			.protects = vm_engine_ops == &vm_engine_segv,
+		};
 		h->peer = i;
 		return 0;
 	}

@@ -48,6 +48,33 @@ bool vm_thread_is_last(void)
 	return state && *state == 'Z';
 }
 
+void vm_thread_end(void)
+{
+	/* the kernel counts it a moment longer: that is the safe side */
+	__atomic_sub_fetch(&nhelpers, 1, __ATOMIC_SEQ_CST);
+}
+
+int vm_thread_start(void *(*fn)(void *arg), void *arg)
+{
+	/* glibc's two internal signals stay: setuid() waits for every thread to answer one */
+	const uint64_t all = ~(3ull << 31);
+	pthread_attr_t attr;
+	pthread_t thread;
+	uint64_t old;
+	int err;
+
+	err = pthread_attr_init(&attr);
+	if (err)
+		return -err;
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
+	(void)pthread_attr_setstacksize(&attr, 128 * 1024);
+	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
+	err = pthread_create(&thread, &attr, fn, arg);
+	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);
+	(void)pthread_attr_destroy(&attr);
+	return -err;
+}
+
 void vm_thread_fork_child(void)
 {
 	nhelpers = 0;

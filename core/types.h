@@ -55,6 +55,24 @@ struct vm_peer {
 	uint32_t may_store; /* it had a mapping for writing, or wrote */
 	uint32_t harvested; /* its page tables hold no store that the page map does not know */
 	uint32_t nprivate;  /* its MAP_PRIVATE mappings (atomic) */
+	uint32_t answered;  /* the last ctl->ask_seq that it carried out ... */
+	int32_t answer;	    /* ... and the result */
+	uint8_t serves;	    /* enum vm_serves */
+	bool protects;	    /* its engine is one that has to take access away to see the next store: segv */
+};
+
+enum vm_serves {
+	VM_SERVES_NOT_YET, /* it is being forked, or attaches: no program runs in it */
+	VM_SERVES,
+	VM_SERVES_NEVER, /* its thread could not be started */
+};
+
+/* What the busy one asks of the others (ask.c). Each says all that is to be so afterwards. */
+enum vm_ask {
+	VM_ASK_THAW,	   /* touches go on */
+	VM_ASK_HARVEST,	   /* touches go on, and every store is known */
+	VM_ASK_FREEZE,	   /* stores wait, and every one before is known */
+	VM_ASK_FREEZE_ALL, /* and loads wait, too */
 };
 
 enum vm_gate {
@@ -66,8 +84,8 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 1u
-#define VM_CTL_LEN 8192u
+#define VM_CTL_VERSION 2u
+#define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;
 	uint32_t version;
@@ -75,6 +93,9 @@ struct vm_ctl {
 	struct vm_lock lock;
 	int32_t busy_pid; /* the process that commits, discards, invalidates or resizes now, or 0 */
 	uint32_t gate;	  /* enum vm_gate, set by the busy one */
+	uint32_t ask;	  /* enum vm_ask: what the busy one asked last */
+	uint32_t ask_seq; /* rises, with a wake, when something was asked (atomic) */
+	bool joined;	  /* a process got the handle since */
 	uint64_t size;		 /* bytes, as the programs see it */
 	uint64_t size_committed; /* bytes, in the storage */
 	uint64_t size_low;	 /* smallest size since the last commit: beyond it the storage's bytes are gone */
@@ -111,6 +132,12 @@ enum vm_frozen {
 	VM_FROZEN_PROTECTED, /* by protections that the thaw gives back */
 };
 
+enum vm_server {
+	VM_SERVER_NONE,
+	VM_SERVER_RUNS,
+	VM_SERVER_ENDS, /* it has to end */
+};
+
 /* An open handle in this process. */
 struct vm_fileh {
 	struct vm_bigfile *file; /* (fixed) */
@@ -122,6 +149,7 @@ struct vm_fileh {
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
+	uint32_t server;       /* enum vm_server: the thread that carries out what others ask (atomic, futex) */
 	unsigned nvmas;	       /* mappings in this process (map lock) */
 	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */
 	unsigned nprivate;     /* of them MAP_PRIVATE (map lock) */

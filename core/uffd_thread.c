@@ -102,26 +102,10 @@ static void *handler_main(void *arg)
 
 int vm_uffd_need_thread(void)
 {
-	/* glibc's two internal signals stay: setuid() waits for every thread to answer one */
-	const uint64_t all = ~(3ull << 31);
-	pthread_attr_t attr;
-	uint64_t old;
-	pthread_t t;
-	int err;
+	int err = thread_runs ? 0 : vm_thread_start(handler_main, NULL);
 
-	if (thread_runs)
-		return 0;
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
-	(void)pthread_attr_setstacksize(&attr, 128 * 1024);
-	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
-	err = pthread_create(&t, &attr, handler_main, NULL);
-	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);
-	(void)pthread_attr_destroy(&attr);
-	thread_runs = !err;
-	return -err;
+	thread_runs |= !err;
+	return err;
 }
 
 void vm_uffd_thread_fork_child(void)

@@ -31,14 +31,10 @@ int vm_harvest_all(struct vm_fileh *h)
 	return err;
 }
 
-/* Is there anything to commit? */
-static int look(struct vm_fileh *h, bool *ret_changed)
+static int look_here(struct vm_fileh *h, bool *ret_changed)
 {
 	int err;
 
-	vm_fileh_lock(h);
-	vm_fileh_gate(h, VM_GATE_READERS);
-	vm_fileh_unlock(h);
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
 	err = h->ctl->torn ? -EIO : vm_harvest_all(h);
@@ -46,6 +42,23 @@ static int look(struct vm_fileh *h, bool *ret_changed)
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 	return err;
+}
+
+/* Is there anything to commit? */
+static int look(struct vm_fileh *h, bool *ret_changed)
+{
+	bool others;
+	int err;
+
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_READERS);
+	others = vm_fileh_has_others(h);
+	vm_fileh_unlock(h);
+	err = look_here(h, ret_changed);
+	if (err || *ret_changed || !others)
+		return err; /* what the others stored comes with the cut */
+	err = vm_ask(h, VM_ASK_HARVEST);
+	return err ? err : look_here(h, ret_changed);
 }
 
 static int store_and_commit(struct vm_fileh *h, bool durable, struct vm_txn *txn, uint64_t *ret_npages)

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the busy process asks of the others that have the handle: their page tables know their stores, and only they can
+ * take access away from their mappings.
+ *
+ *	busy one: ctl->ask, ctl->ask_seq + 1, wake ──▶ each other's server thread carries it out, peer->answered = ask_seq
+ *
+ * A process that is stopped cannot answer, and cannot store: its pages are compared with the storage (ctl->suspect), and it
+ * is looked at again afterwards. One that runs and does not answer makes the request fail.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+
+#define ASK_MSEC 10000
+
+/* ---- the one who asks ---- */
+
+/* Stopped by a signal or a debugger, as /proc/PID/stat has it: "PID (NAME) STATE ...". */
+static bool is_stopped(int32_t pid)
+{
+	char path[32], text[128], *state = NULL;
+	ssize_t n;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	n = vm_sys->read(fd, text, sizeof(text));
+	(void)vm_sys->close(fd); /* was only read */
+	for (ssize_t i = 0; i + 2 < n; i++)
+		if (text[i] == ')')
+			state = &text[i + 2];
+	return state && (*state == 'T' || *state == 't');
+}
+
+enum answers { ALL_ANSWERED, STOPPED_DID_NOT, SOME_DO_NOT };
+
+/* Handle lock held. *err: the first that an answer told. */
+static enum answers answers(struct vm_fileh *h, int *err)
+{
+	enum answers ret = ALL_ANSWERED;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &h->ctl->peers[i];
+
+		if (!p->pid || i == h->peer || p->serves == VM_SERVES_NOT_YET)
+			continue; /* no program runs in it yet */
+		if (p->serves == VM_SERVES_NEVER)
+			*err = *err ? *err : -EAGAIN;
+		else if (p->answered == h->ctl->ask_seq)
+			*err = *err ? *err : p->answer;
+		else if (is_stopped(p->pid))
+			ret = ret == SOME_DO_NOT ? ret : STOPPED_DID_NOT;
+		else
+			ret = SOME_DO_NOT;
+	}
+	return ret;
+}
+
+static bool has_answered(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &h->ctl->peers[i];
+
+		if (p->pid && i != h->peer && p->serves == VM_SERVES && p->answered != h->ctl->ask_seq)
+			return false;
+	}
+	return true;
+}
+
+int vm_ask(struct vm_fileh *h, enum vm_ask ask)
+{
+	uint64_t until = vm_deadline(ASK_MSEC);
+	enum answers a = ALL_ANSWERED;
+	int err = 0;
+
+	vm_fileh_lock(h);
+	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
+	h->ctl->joined = false;
+	if (!vm_fileh_has_others(h)) {
+		vm_fileh_unlock(h);
+		return 0;
+	}
+	h->ctl->ask = ask;
+	vm_wake(&h->ctl->ask_seq);
+	while (!has_answered(h)) {
+		uint32_t seen = h->ctl->seq;
+
+		vm_fileh_wait(h);
+		if (seen == h->ctl->seq && (a = answers(h, &err)) == STOPPED_DID_NOT)
+			break;
+		if (vm_is_past(until))
+			break;
+	}
+	a = answers(h, &err);
+	if (a == STOPPED_DID_NOT)
+		h->ctl->suspect = true;
+	if (!err && a == SOME_DO_NOT)
+		err = -ETIMEDOUT;
+	vm_fileh_unlock(h);
+	return err;
+}
+
+void vm_ask_thaw(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	h->ctl->ask = VM_ASK_THAW;
+	if (vm_fileh_has_others(h))
+		vm_wake(&h->ctl->ask_seq);
+	vm_fileh_unlock(h);
+}
+
+bool vm_ask_still_holds(struct vm_fileh *h)
+{
+	int err = 0;
+
+	return !h->ctl->joined && answers(h, &err) != SOME_DO_NOT;
+}
+
+/* ---- those who are asked ---- */
+
+/* Both locks held. Each of them says all that is to be so afterwards: one that was not answered is nothing that the next
+ * depends on. */
+static int carry_out(struct vm_fileh *h, enum vm_ask ask)
+{
+	int err = 0;
+
+	switch (ask) {
+	case VM_ASK_THAW:
+		vm_thaw(h);
+		return 0;
+	case VM_ASK_HARVEST:
+		vm_thaw(h);
+		return vm_harvest(h);
+	case VM_ASK_FREEZE:
+	case VM_ASK_FREEZE_ALL:
+		err = vm_freeze(h, NULL, false);
+		if (!err)
+			err = vm_harvest(h);
+		if (!err && ask == VM_ASK_FREEZE_ALL)
+			err = vm_freeze(h, NULL, true);
+		return err;
+	}
+	return -EINVAL;
+}
+
+static void *serve(void *arg)
+{
+	struct vm_fileh *h = arg;
+	struct vm_ctl *ctl = h->ctl;
+	uint32_t done, seq;
+
+	vm_thread_begin();
+	vm_fileh_lock(h);
+	done = vm_fileh_peer(h)->answered;
+	vm_fileh_unlock(h);
+	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS) {
+		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
+		if (seq == done) {
+			vm_wait(&ctl->ask_seq, seq, VM_FOREVER);
+			continue;
+		}
+		vm_lock(&vm_map_lock);
+		vm_fileh_lock(h);
+		done = ctl->ask_seq;
+		vm_fileh_peer(h)->answer = carry_out(h, ctl->ask);
+		vm_fileh_peer(h)->answered = done;
+		vm_wake(&ctl->seq);
+		vm_fileh_unlock(h);
+		vm_unlock(&vm_map_lock);
+	}
+	vm_thread_end();
+	__atomic_store_n(&h->server, VM_SERVER_NONE, __ATOMIC_RELEASE); /* and h may be gone */
+	(void)vm_sys->futex(&h->server, FUTEX_WAKE, 1, NULL);
+	return NULL;
+}
+
+int vm_serve(struct vm_fileh *h)
+{
+	int err = 0;
+
+	if (h->server != VM_SERVER_NONE)
+		return 0;
+	vm_fileh_lock(h);
+	vm_fileh_peer(h)->answered = h->ctl->ask_seq; /* nothing stored yet that was asked for, or harvested before */
+	vm_fileh_unlock(h);
+	h->server = VM_SERVER_RUNS;
+	err = vm_thread_start(serve, h);
+	if (err)
+		h->server = VM_SERVER_NONE;
+	vm_fileh_lock(h);
+	vm_fileh_peer(h)->serves = err ? VM_SERVES_NEVER : VM_SERVES;
+	vm_fileh_unlock(h);
+	return err;
+}
+
+void vm_serve_end(struct vm_fileh *h)
+{
+	if (h->server == VM_SERVER_NONE)
+		return;
+	__atomic_store_n(&h->server, VM_SERVER_ENDS, __ATOMIC_RELEASE);
+	vm_wake(&h->ctl->ask_seq); /* the other processes' threads wake for nothing */
+	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) != VM_SERVER_NONE)
+		vm_wait(&h->server, VM_SERVER_ENDS, VM_FOREVER);
+}

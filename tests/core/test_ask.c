@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* What one process asks of the others that have a handle: their stores, and that they wait. In a child nothing is
+ * asserted: it tells by its exit status, and by words in the pages from STEP on. */
+#include "rig.h"
+#include <time.h>
+
+enum { NPAGES = 64 };
+
+static char *at(char *m, uint64_t pg)
+{
+	return m + pg * VM_PAGE;
+}
+
+/* What the processes tell each other, in memory of no handle. */
+struct board {
+	uint32_t step; /* (atomic, futex) */
+	uint32_t stop; /* (atomic) */
+};
+
+static struct board *board;
+
+static void say(uint32_t step)
+{
+	__atomic_store_n(&board->step, step, __ATOMIC_SEQ_CST);
+}
+
+static void await(uint32_t step)
+{
+	while (__atomic_load_n(&board->step, __ATOMIC_SEQ_CST) < step)
+		(void)sched_yield();
+}
+
+static char *open_and_map(struct rig *r)
+{
+	if (!board) {
+		board = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(board, MAP_FAILED);
+	}
+	memset(board, 0, sizeof(*board));
+	rig_open(r, NPAGES * VM_PAGE);
+	return rig_map(r->h, 0, NPAGES);
+}
+
+static void end(pid_t pid)
+{
+	__atomic_store_n(&board->stop, 1, __ATOMIC_SEQ_CST);
+	assert_int_equal(rig_reap(pid), 0);
+}
+
+static void until_stopped(void)
+{
+	while (!__atomic_load_n(&board->stop, __ATOMIC_SEQ_CST))
+		(void)sched_yield();
+}
+
+/* ---- stores ---- */
+
+static void a_commit_holds_what_a_living_child_stored(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		rig_store8(at(m, 3), 77);
+		say(1);
+		until_stopped();
+		_exit(0);
+	}
+	await(1);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 77);
+	end(pid);
+}
+
+static void a_commit_of_a_child_holds_what_its_parent_stored(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		await(1);
+		int err = rig_try_commit(r->h);
+
+		say(2);
+		_exit(err != 0);
+	}
+	rig_store8(at(m, 4), 78);
+	say(1);
+	await(2);
+	assert_int_equal(rig_get_byte(r->f, 4 * VM_PAGE), 78);
+	end(pid);
+}
+
+static void a_store_after_a_commit_by_the_other_is_in_the_next_one(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		for (uint32_t i = 0; i < 20; i++) {
+			await(2 * i);
+			rig_store8(at(m, 5), (char)(i + 1));
+			say(2 * i + 1);
+		}
+		_exit(0);
+	}
+	for (uint32_t i = 0; i < 20; i++) {
+		await(2 * i + 1);
+		(void)rig_commit(r->h);
+		assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), i + 1);
+		say(2 * i + 2);
+	}
+	end(pid);
+}
+
+/* Stores a number to one page, then to another: never may the second be ahead. */
+static void count(char *m, uint64_t pg)
+{
+	for (uint64_t n = 1; !__atomic_load_n(&board->stop, __ATOMIC_RELAXED); n++) {
+		rig_store64(at(m, pg), n);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		rig_store64(at(m, pg + 1), n);
+	}
+}
+
+static void a_cut_is_one_instant_for_processes_that_never_stop_storing(struct rig *r)
+{
+	const unsigned ncommits = rig_is_tsan() ? 20 : 200;
+	char *m = open_and_map(r);
+	pid_t pid[2];
+	uint64_t first, second, last[2] = {0};
+
+	for (unsigned i = 0; i < 2; i++) {
+		rig_store64(at(m, 10 * i), 0);
+		rig_store64(at(m, 10 * i + 1), 0);
+		pid[i] = rig_fork();
+		if (!pid[i]) {
+			count(m, 10 * i);
+			_exit(0);
+		}
+	}
+	for (unsigned c = 0; c < ncommits || !last[0] || !last[1]; c++) {
+		(void)rig_commit(r->h);
+		for (unsigned i = 0; i < 2; i++) {
+			rig_get(r->f, 10 * i * VM_PAGE, &first, 8);
+			rig_get(r->f, (10 * i + 1) * VM_PAGE, &second, 8);
+			assert_true(first == second || first == second + 1);
+			assert_true(first >= last[i]);
+			last[i] = first;
+		}
+	}
+	end(pid[0]);
+	end(pid[1]);
+}
+
+static void a_discard_takes_what_a_living_child_stored(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		rig_store8(at(m, 3), 77);
+		say(1);
+		await(2);
+		int wrong = (uint8_t)rig_load8(at(m, 3)) != rig_byte(3);
+
+		rig_store8(at(m, 4), 78);
+		say(3);
+		until_stopped();
+		_exit(wrong);
+	}
+	await(1);
+	rig_discard(r->h);
+	assert_int_equal((uint8_t)rig_load8(at(m, 3)), rig_byte(3));
+	say(2);
+	await(3);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), rig_byte(3));
+	assert_int_equal(rig_get_byte(r->f, 4 * VM_PAGE), 78);
+	end(pid);
+}
+
+static void pages_of_an_invalidation_change_at_one_instant_for_a_child(struct rig *r)
+{
+	const uint8_t last = rig_is_tsan() ? 10 : 100;
+	char *m = open_and_map(r);
+	pid_t pid;
+
+	rig_put_byte(r->f, 20 * VM_PAGE, 0);
+	rig_put_byte(r->f, 21 * VM_PAGE, 0);
+	rig_invalidate(r->h, 20, 2);
+	pid = rig_fork();
+	if (!pid) {
+		int wrong = 0;
+
+		while (!__atomic_load_n(&board->stop, __ATOMIC_RELAXED)) {
+			char first = rig_load8(at(m, 20));
+
+			__atomic_thread_fence(__ATOMIC_SEQ_CST);
+			char second = rig_load8(at(m, 21));
+			/* both count up: what is read later is not older */
+			wrong |= second < first;
+		}
+		_exit(wrong);
+	}
+	for (uint8_t i = 1; i <= last; i++) {
+		rig_put_byte(r->f, 20 * VM_PAGE, i);
+		rig_put_byte(r->f, 21 * VM_PAGE, i);
+		rig_invalidate(r->h, 20, 2);
+	}
+	end(pid);
+}
+
+/* ---- processes that do not answer ---- */
+
+static void what_a_stopped_child_stored_is_committed_and_what_it_stores_afterwards_later(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+	int status;
+
+	if (!pid) {
+		rig_store8(at(m, 3), 77);
+		(void)kill(getpid(), SIGSTOP);
+		rig_store8(at(m, 3), 78);
+		say(1);
+		until_stopped();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 77);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	await(1);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 78);
+	end(pid);
+}
+
+static void die(struct rig_file *f, uint64_t pgoff)
+{
+	(void)f, (void)pgoff;
+	(void)kill(getpid(), SIGKILL);
+}
+
+static void whom_a_killed_process_froze_goes_on(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		rig_hook_at(r->f, RIG_STOREBLK, die, NULL);
+		rig_store8(at(m, 3), 77);
+		_exit(rig_try_commit(r->h) != 0);
+	}
+	/* as long as it lives, and after that, stores arrive */
+	for (unsigned i = 0; i < 100000 && waitpid(pid, NULL, WNOHANG) == 0; i++)
+		rig_store8(at(m, 5), (char)i);
+	rig_store8(at(m, 5), 79);
+	rig_hook_at(r->f, RIG_STOREBLK, NULL, NULL);
+	r->f->in_txn = r->f->busy = false; /* its transaction died with it */
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 77);
+	assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), 79);
+}
+
+static void a_child_that_ends_while_it_is_asked_holds_nobody_up(struct rig *r)
+{
+	const unsigned nforks = rig_is_tsan() ? 20 : 200;
+	char *m = open_and_map(r);
+
+	for (unsigned i = 1; i <= nforks; i++) {
+		pid_t pid = rig_fork();
+
+		if (!pid) {
+			rig_store64(at(m, 7), i);
+			_exit(0);
+		}
+		(void)rig_commit(r->h);
+		assert_int_equal(rig_reap(pid), 0);
+		assert_int_equal(rig_load64(at(m, 7)), i);
+	}
+}
+
+static const struct rig_case cases[] = {
+	RIG_BOTH(a_commit_holds_what_a_living_child_stored),
+	RIG_BOTH(a_commit_of_a_child_holds_what_its_parent_stored),
+	RIG_BOTH(a_store_after_a_commit_by_the_other_is_in_the_next_one),
+	RIG_BOTH(a_cut_is_one_instant_for_processes_that_never_stop_storing),
+	RIG_BOTH(a_discard_takes_what_a_living_child_stored),
+	RIG_BOTH(pages_of_an_invalidation_change_at_one_instant_for_a_child),
+	RIG_BOTH(what_a_stopped_child_stored_is_committed_and_what_it_stores_afterwards_later),
+	RIG_BOTH(whom_a_killed_process_froze_goes_on),
+	RIG_BOTH(a_child_that_ends_while_it_is_asked_holds_nobody_up),
+};
+
+RIG_MAIN(cases)
