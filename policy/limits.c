@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How far a file may go: the file system has an end, and the process may have a nearer one. The memory that holds a live
- * file knows neither, and a size that can never be committed must not be taken. */
+/* How far a file may go: the file system has an end, and the process may have a nearer one. The memory that
+ * holds a live file knows neither, and a size that can never be committed must not be taken. */
 #include "managed_priv.h"
 #include <errno.h>
 #include <linux/fiemap.h>
@@ -10,13 +10,14 @@
 
 #define ANY_FS_HAS INT32_MAX
 
-/* A question about an extent there is answered before the file system looks for one. Those that do not take the question
- * (tmpfs) have no end before that of the numbers. */
+/* A question about an extent there is answered before the file system looks for one. Those that do not take
+ * the question (tmpfs) have no end before that of the numbers. */
 bool pol_is_beyond_fs(struct pol_file *m, uint64_t size)
 {
 	struct fiemap map = {.fm_start = size, .fm_length = 1};
 
-	return size > ANY_FS_HAS && m->file.fd >= 0 && vm_sys->ioctl(m->file.fd, FS_IOC_FIEMAP, &map) == -EFBIG;
+	return size > ANY_FS_HAS && m->file.fd >= 0 &&
+	       vm_sys->ioctl(m->file.fd, FS_IOC_FIEMAP, &map) == -EFBIG;
 }
 
 static uint64_t own_limit(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of live files change. Recovery finds a journal by the name of its file, so none may stay by a name that its
- * file no longer has, least of all when another file has it now. */
+/* The names of live files change. Recovery finds a journal by the name of its file, so none may stay by a
+ * name that its file no longer has, least of all when another file has it now. */
 #include "managed_priv.h"
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +76,8 @@ static struct pol_file *get_other_at(const struct pol_file *m)
 
 	pol_lock();
 	for (other = pol_files; other; other = other->next)
-		if (other != m && other->h && !other->busy && other->file.writable && !strcmp(other->path, m->path))
+		if (other != m && other->h && !other->busy && other->file.writable &&
+		    !strcmp(other->path, m->path))
 			break;
 	if (other)
 		other->refs++;
@@ -89,7 +90,8 @@ void pol_file_take_path(struct pol_file *m)
 	struct pol_file *other;
 
 	/* of a file that relatives by fork have, too, the journal must stay where they expect it */
-	while ((other = get_other_at(m)) && !vm_fileh_is_shared(other->h) && !vm_fileh_rename_begin(other->h)) {
+	while ((other = get_other_at(m)) && !vm_fileh_is_shared(other->h) &&
+	       !vm_fileh_rename_begin(other->h)) {
 		follow(other, true);
 		pol_file_put(other);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Other preloads between us and libc: calls of ours that are libc's to do go through them. One that does its work by
- * syscall(2) would come back to us with it, and for ever. */
+/* Other preloads between us and libc: calls of ours that are libc's to do go through them. One that does its
+ * work by syscall(2) would come back to us with it, and for ever. */
 #define _GNU_SOURCE 1
 #include "real.h"
 #include <dlfcn.h>
@@ -31,7 +31,8 @@ static int find(struct dl_phdr_info *info, size_t size, void *arg)
 		if (info->dlpi_phdr[i].p_type != PT_LOAD)
 			continue;
 		all.start = start < all.start ? start : all.start;
-		all.stop = start + info->dlpi_phdr[i].p_memsz > all.stop ? start + info->dlpi_phdr[i].p_memsz : all.stop;
+		all.stop = start + info->dlpi_phdr[i].p_memsz > all.stop ? start + info->dlpi_phdr[i].p_memsz
+									 : all.stop;
 	}
 	if (!is_in(&all, s->start))
 		return 0;
@@ -56,7 +57,8 @@ void shim_behind_note(const void *fn)
 	if (is_in(&libc, addr) || shim_is_behind(fn) || nbehind + 2 > MAX)
 		return;
 	if (!nbehind)
-		behind[nbehind++] = object_of(&behind); /* ours: one that jumps to syscall is not seen itself */
+		behind[nbehind++] =
+			object_of(&behind); /* ours: one that jumps to syscall is not seen itself */
 	behind[nbehind++] = object_of(fn);
 }
 
