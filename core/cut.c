@@ -17,16 +17,6 @@
 #define ROUNDS_FREE   3u /* without a freeze */
 #define ROUNDS_FROZEN 6u /* with the hot pages frozen; then all of it */
 
-/* Can nobody but this thread store into the handle now? */
-static bool is_alone(struct vm_fileh *h)
-{
-	unsigned npeers = 0;
-
-	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
-		npeers += h->ctl->peers[i].pid != 0;
-	return npeers == 1 && vm_thread_is_alone();
-}
-
 /* Has anybody an engine that cannot tell a second store from a first? */
 static bool must_freeze(struct vm_fileh *h)
 {
@@ -78,8 +68,9 @@ static int store_round(struct vm_fileh *h, uint64_t size_low, bool again)
 	return err;
 }
 
-/* One harvest. Locks held. The pages new since the last one are in h->round. */
-static int harvest_round(struct vm_fileh *h, unsigned round)
+/* One harvest. Locks held. The pages new since the last one are in h->round. single: this thread is the only one here that
+ * could store. */
+static int harvest_round(struct vm_fileh *h, unsigned round, bool single)
 {
 	int err = 0;
 
@@ -88,7 +79,7 @@ static int harvest_round(struct vm_fileh *h, unsigned round)
 				false);
 	h->round.n = 0;
 	/* what the caller's look has just harvested is round 0; a frozen round must be harvested under the freeze */
-	if (!err && (round || h->frozen))
+	if (!err && ((round && !single) || h->frozen))
 		err = vm_harvest(h);
 	if (!err)
 		err = vm_page_begin_store(h, &h->round);
@@ -97,7 +88,7 @@ static int harvest_round(struct vm_fileh *h, unsigned round)
 
 int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 {
-	bool alone = false, done = false, must = must_freeze(h), asked = must, froze = must;
+	bool single = vm_thread_is_alone(), alone = false, done = false, must = must_freeze(h), asked = must, froze = must;
 	uint64_t size_low = 0;
 	int err = vm_need_scratch(h);
 
@@ -112,9 +103,9 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
 		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
-		err = harvest_round(h, round);
+		err = harvest_round(h, round, single);
 		if (!round) {
-			alone = is_alone(h);
+			alone = single && !vm_fileh_has_others(h);
 			size_low = h->ctl->size_low;
 		}
 		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that was stored for

@@ -278,9 +278,10 @@ static int scan_held(struct vma *v, uint64_t start, uint64_t stop)
 	uint64_t from, to, skip;
 	int err = 0;
 
-	while (!err && (from = vm_ram_next(&v->fileh->ram, start, stop, &to)) < stop) {
-		region_pages(v, region_of(v, from), &from, &skip);
-		region_pages(v, region_of(v, to - 1), &skip, &to);
+	while (!err && (from = vm_ram_first(&v->fileh->ram, start, stop)) < stop) {
+		region_pages(v, region_of(v, from), &from, &to);
+		while (to < stop && vm_ram_first(&v->fileh->ram, to, stop) == to)
+			region_pages(v, region_of(v, to), &skip, &to);
 		err = vm_uffd_scan(vm_vma_addr(v, from), vm_vma_addr(v, to), note, v);
 		start = to;
 	}

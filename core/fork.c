@@ -14,6 +14,10 @@ void vm_fork_prepare(void)
 {
 	/* a child is asked for nothing, and would not be frozen */
 	(void)vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, VM_FOREVER); /* cannot fail */
+	/* before: other threads of this process may store as soon as there is a child that asks; without a server the child
+	 * is told when it commits */
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+		(void)vm_serve(h);
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (vm_lock_another(&h->ctl->lock))
 			vm_fileh_repair(h);
@@ -29,8 +33,6 @@ void vm_fork_parent(void)
 	vm_fd_fork_parent();
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
 		vm_unlock_another(&h->ctl->lock, !h->next);
-	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
-		(void)vm_serve(h); /* without, the child cannot commit: it is told */
 	vm_unlock(&vm_map_lock);
 }
 

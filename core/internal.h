@@ -63,7 +63,8 @@ int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
 int vm_ram_hold(struct vm_ram *r, uint64_t start, uint64_t stop);
 /* Free the pages of [start, stop): every mapping in every process faults again. */
 int vm_ram_punch(struct vm_ram *r, uint64_t start, uint64_t stop);
-/* First page of [start, stop) that ram holds, or stop; *ret_stop: the end of that run. */
+/* First page of [start, stop) that ram holds, or stop; *ret_stop: the end of that run, which takes a walk over it. */
+uint64_t vm_ram_first(struct vm_ram *r, uint64_t start, uint64_t stop);
 uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *ret_stop);
 
 /* ---- fileh.c ---- */

@@ -76,19 +76,27 @@ int vm_ram_hold(struct vm_ram *r, uint64_t start, uint64_t stop)
 				 (off_t)((stop - start) << VM_PAGE_SHIFT));
 }
 
-uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *ret_stop)
+uint64_t vm_ram_first(struct vm_ram *r, uint64_t start, uint64_t stop)
 {
-	off_t data = vm_sys->lseek(r->fd, (off_t)(start << VM_PAGE_SHIFT), SEEK_DATA), hole;
+	off_t data = vm_sys->lseek(r->fd, (off_t)(start << VM_PAGE_SHIFT), SEEK_DATA);
 
-	*ret_stop = stop;
 	if (data == -ENXIO) /* nothing from here on */
 		return stop;
 	if (data < 0) /* who cannot know takes everything for held: a page too much is dirty, none is missed */
 		return start;
 	start = (uint64_t)data >> VM_PAGE_SHIFT;
-	if (start >= stop)
+	return start < stop ? start : stop;
+}
+
+uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *ret_stop)
+{
+	off_t hole;
+
+	*ret_stop = stop;
+	start = vm_ram_first(r, start, stop);
+	if (start == stop)
 		return stop;
-	hole = vm_sys->lseek(r->fd, data, SEEK_HOLE);
+	hole = vm_sys->lseek(r->fd, (off_t)(start << VM_PAGE_SHIFT), SEEK_HOLE);
 	if (hole >= 0 && vm_npages((uint64_t)hole) < stop)
 		*ret_stop = vm_npages((uint64_t)hole);
 	return start;
