@@ -81,6 +81,8 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 	vm_fileh_lock(h);
 	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
 	h->ctl->joined = false;
+	if (vm_fileh_has_others(h))
+		vm_fileh_repair(h); /* who died is not waited for */
 	if (!vm_fileh_has_others(h)) {
 		vm_fileh_unlock(h);
 		return 0;
