@@ -10,31 +10,17 @@
  */
 #include "internal.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <stdio.h>
 
 #define ASK_MSEC 10000
 
 /* ---- the one who asks ---- */
 
-/* Stopped by a signal or a debugger, as /proc/PID/stat has it: "PID (NAME) STATE ...". */
 static bool is_stopped(int32_t pid)
 {
-	char path[32], text[128], *state = NULL;
-	ssize_t n;
-	int fd;
+	char state = vm_process_state(pid);
 
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	n = vm_sys->read(fd, text, sizeof(text));
-	(void)vm_sys->close(fd); /* was only read */
-	for (ssize_t i = 0; i + 2 < n; i++)
-		if (text[i] == ')')
-			state = &text[i + 2];
-	return state && (*state == 'T' || *state == 't');
+	return state == 'T' || state == 't'; /* by a signal, or a debugger */
 }
 
 enum answers { ALL_ANSWERED, STOPPED_DID_NOT, SOME_DO_NOT };
@@ -90,10 +76,10 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 	h->ctl->ask = ask;
 	vm_wake(&h->ctl->ask_seq);
 	while (!has_answered(h)) {
-		uint32_t seen = h->ctl->seq;
+		uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_RELAXED);
 
 		vm_fileh_wait(h);
-		if (seen == h->ctl->seq && (a = answers(h, &err)) == STOPPED_DID_NOT)
+		if (seen == __atomic_load_n(&h->ctl->seq, __ATOMIC_RELAXED) && (a = answers(h, &err)) == STOPPED_DID_NOT)
 			break;
 		if (vm_is_past(until))
 			break;
@@ -157,6 +143,8 @@ static void *serve(void *arg)
 	uint32_t done, seq;
 
 	vm_thread_begin();
+	__atomic_store_n(&h->server, VM_SERVER_RUNS, __ATOMIC_RELEASE);
+	(void)vm_sys->futex(&h->server, FUTEX_WAKE, 1, NULL);
 	vm_fileh_lock(h);
 	done = vm_fileh_peer(h)->answered;
 	vm_fileh_unlock(h);
@@ -190,10 +178,13 @@ int vm_serve(struct vm_fileh *h)
 	vm_fileh_lock(h);
 	vm_fileh_peer(h)->answered = h->ctl->ask_seq; /* nothing stored yet that was asked for, or harvested before */
 	vm_fileh_unlock(h);
-	h->server = VM_SERVER_RUNS;
+	h->server = VM_SERVER_STARTS;
 	err = vm_thread_start(serve, h);
 	if (err)
 		h->server = VM_SERVER_NONE;
+	/* a fork that comes next must not find a thread that is half begun. It takes no lock before it says so. */
+	while (!err && __atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_STARTS)
+		(void)vm_sys->futex(&h->server, FUTEX_WAIT, VM_SERVER_STARTS, NULL);
 	vm_fileh_lock(h);
 	vm_fileh_peer(h)->serves = err ? VM_SERVES_NEVER : VM_SERVES;
 	vm_fileh_unlock(h);

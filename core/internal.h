@@ -201,6 +201,8 @@ int vm_need_scratch(struct vm_fileh *h);
 /* Can nobody but the calling thread store into this process's memory? */
 bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
+/* What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
+char vm_process_state(int32_t pid);
 /* A thread of ours, all signals blocked, detached; fn begins with vm_thread_begin and, if it ends, ends with vm_thread_end. */
 int vm_thread_start(void *(*fn)(void *arg), void *arg);
 void vm_thread_end(void);

@@ -222,12 +222,12 @@ static int drop_pages(struct vm_fileh *h, struct plan *p, uint64_t *npages)
 	vm_fileh_lock(h);
 	vm_fileh_gate(h, VM_GATE_CLOSED);
 	was_torn = h->ctl->torn;
-	in_place = !h->lazy || !all_would_load(h);
 	vm_fileh_unlock(h);
-	err = vm_ask(h, in_place ? VM_ASK_FREEZE_ALL : p->dirty ? VM_ASK_HARVEST : VM_ASK_FREEZE);
+	err = vm_ask(h, VM_ASK_FREEZE_ALL);
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
+	in_place = !h->lazy || !all_would_load(h);
 	was = h->ctl->size;
 	err = err ? err : start_drop(h, p, in_place, npages);
 	vm_fileh_unlock(h);

@@ -21,6 +21,8 @@ static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 		return true;
 	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->ctl_fd);
 	err = vm_sys->fstatat(AT_FDCWD, path, &theirs, 0);
+	if (err == -EACCES || err == -EPERM) /* what is left of one that ended is root's */
+		return vm_process_state(p->pid) != 'Z';
 	if (err)
 		return err != -ENOENT && err != -ESRCH;
 	return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);

@@ -2,6 +2,7 @@
 /* How many threads could be storing: those of the process, less the helpers that never do. */
 #include "internal.h"
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 static uint32_t nhelpers;	   /* (atomic) */
@@ -28,24 +29,29 @@ bool vm_thread_is_alone(void)
 	return !is_helper && is_one_left(); /* a helper works while the program runs */
 }
 
-bool vm_thread_is_last(void)
+char vm_process_state(int32_t pid)
 {
-	char text[64], *state = NULL;
+	char path[32], text[128], state = 0;
 	ssize_t n;
 	int fd;
 
-	if (!is_one_left())
-		return false;
-	/* "PID (NAME) STATE ...": of the main thread, which counts for as long as the process lives */
-	fd = vm_sys->openat(AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+	/* "PID (NAME) STATE ...", of the main thread */
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
-		return false;
+		return 0;
 	n = vm_sys->read(fd, text, sizeof(text));
 	(void)vm_sys->close(fd); /* was only read */
 	for (ssize_t i = 0; i + 2 < n; i++)
 		if (text[i] == ')')
-			state = &text[i + 2];
-	return state && *state == 'Z';
+			state = text[i + 2];
+	return state;
+}
+
+bool vm_thread_is_last(void)
+{
+	/* the main thread counts for as long as the process lives */
+	return is_one_left() && vm_process_state(vm_sys->getpid()) == 'Z';
 }
 
 void vm_thread_end(void)

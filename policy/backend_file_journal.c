@@ -250,6 +250,7 @@ bool pol_journal_remove_idle(const char *jpath)
 static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **ret_what)
 {
 	struct pol_file_priv *p = f->priv;
+	struct pol_file_own own;
 	int err;
 
 	*ret_what = "read";
@@ -260,7 +261,11 @@ static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **re
 	if (scan->state != VM_SCAN_COMMITS)
 		return -EUCLEAN;
 	*ret_what = "recover";
+	err = pol_file_own_begin(f, &own);
+	if (err)
+		return err;
 	err = vm_journal_replay(p->j.fd, f->fd, VM_JOURNAL_START, scan->end, NULL, NULL);
+	pol_file_own_end(f, &own);
 	return err ? err : vm_sys->fsync(f->fd);
 }
 

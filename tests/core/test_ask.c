@@ -189,6 +189,8 @@ static void pages_of_an_invalidation_change_at_one_instant_for_a_child(struct ri
 	rig_put_byte(r->f, 20 * VM_PAGE, 0);
 	rig_put_byte(r->f, 21 * VM_PAGE, 0);
 	rig_invalidate(r->h, 20, 2);
+	(void)rig_touch(at(m, 20));
+	(void)rig_touch(at(m, 21));
 	pid = rig_fork();
 	if (!pid) {
 		int wrong = 0;
@@ -207,6 +209,8 @@ static void pages_of_an_invalidation_change_at_one_instant_for_a_child(struct ri
 		rig_put_byte(r->f, 20 * VM_PAGE, i);
 		rig_put_byte(r->f, 21 * VM_PAGE, i);
 		rig_invalidate(r->h, 20, 2);
+		(void)rig_touch(at(m, 20)); /* loaded, before the storage has the next: it changes byte by byte */
+		(void)rig_touch(at(m, 21));
 	}
 	end(pid);
 }

@@ -213,7 +213,8 @@ static void op_map(void)
 		expect("mmap", (long)p, (long)(ARENA + (uint64_t)at * PAGE));
 	a = (struct apage){.kind = shared ? SHARED : PRIVATE, .file = (uint8_t)(f - sh->f), .prot = (uint8_t)prot,
 			   .maywrite = mode == O_RDWR || !shared,
-			   .was_writable = !shared && (prot & PROT_WRITE), .pgoff = pgoff, .id = ++id};
+			   .was_writable = !shared && (prot & PROT_WRITE), .is_early = !shared && !f->live,
+			   .pgoff = pgoff, .id = ++id};
 	model_map(at, n, &a);
 	f->live |= shared;
 	/* a private mapping that may be written is filled for writing, up to the first page that cannot be had */

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 /* It looks at most once a millisecond, and a file's time goes on by ticks of up to 10. */
@@ -125,6 +126,28 @@ static void reserved_space_is_there_and_no_outside_change(void **state)
 	assert_int_equal(ops->changed(&r->f, 0), 0);
 }
 
+/* It had the file by fork, and began the journal, which it left behind. */
+static void what_a_relative_left_in_its_journal_is_no_change_by_somebody_else(void **state)
+{
+	struct rig *r = *state;
+	struct image next = r->now;
+	uint64_t rnd = 4;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		set_byte(&next, 5000, 77);
+		_exit(commit(r, &next, next.size, VM_COMMIT_DURABLE, &rnd) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(box_has(r->box.journal));
+	until_it_looks_again();
+	assert_int_equal(ops->open_write(&r->f), 0);
+	until_it_looks_again();
+	assert_int_equal(ops->changed(&r->f, 0), 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -134,6 +157,7 @@ int main(void)
 		T(many_commits_are_no_change_by_somebody_else),
 		T(a_clock_that_is_set_during_a_commit_is_no_change_by_somebody_else),
 		T(a_file_shortened_by_somebody_else_loads_zeros),
+		T(what_a_relative_left_in_its_journal_is_no_change_by_somebody_else),
 		T(reserved_space_is_there_and_no_outside_change),
 	};
 
