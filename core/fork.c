@@ -122,7 +122,7 @@ int vm_fork_child(void)
 	vm_thread_fork_child();
 	vm_fd_fork_child();
 	vm_unlock_fork_child(&vm_map_lock);
-	if (!vm_filehs)
+	if (!vm_engine_ops)
 		return 0;
 	err = for_each_vma(map_again);
 	e = vm_engine_ops->fork_child();
