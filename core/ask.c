@@ -156,7 +156,7 @@ static void *serve(void *arg)
 		}
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
-		done = ctl->ask_seq;
+		done = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE); /* one that ends wakes without the lock */
 		vm_fileh_peer(h)->answer = carry_out(h, ctl->ask);
 		vm_fileh_peer(h)->answered = done;
 		vm_wake(&ctl->seq);
@@ -176,17 +176,23 @@ int vm_serve(struct vm_fileh *h)
 	if (h->server != VM_SERVER_NONE)
 		return 0;
 	vm_fileh_lock(h);
+	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins again (ctl->joined) */
+	while (h->ctl->gate == VM_GATE_CLOSED && h->ctl->busy_pid != vm_sys->getpid())
+		vm_fileh_wait(h);
 	vm_fileh_peer(h)->answered = h->ctl->ask_seq; /* nothing stored yet that was asked for, or harvested before */
+	vm_fileh_peer(h)->serves = VM_SERVES;
 	vm_fileh_unlock(h);
 	h->server = VM_SERVER_STARTS;
 	err = vm_thread_start(serve, h);
-	if (err)
-		h->server = VM_SERVER_NONE;
 	/* a fork that comes next must not find a thread that is half begun. It takes no lock before it says so. */
 	while (!err && __atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_STARTS)
 		(void)vm_sys->futex(&h->server, FUTEX_WAIT, VM_SERVER_STARTS, NULL);
+	if (!err)
+		return 0;
+	h->server = VM_SERVER_NONE;
 	vm_fileh_lock(h);
-	vm_fileh_peer(h)->serves = err ? VM_SERVES_NEVER : VM_SERVES;
+	vm_fileh_peer(h)->serves = VM_SERVES_NEVER;
+	vm_wake(&h->ctl->seq);
 	vm_fileh_unlock(h);
 	return err;
 }

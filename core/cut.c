@@ -70,17 +70,19 @@ static int store_round(struct vm_fileh *h, uint64_t size_low, bool again)
 
 /* One harvest. Locks held. The pages new since the last one are in h->round. single: this thread is the only one here that
  * could store. */
-static int harvest_round(struct vm_fileh *h, unsigned round, bool single)
+static int harvest_round(struct vm_fileh *h, unsigned round, bool single, bool freeze_all)
 {
 	int err = 0;
 
-	if (vm_engine_ops == &vm_engine_segv || round >= ROUNDS_FREE)
-		err = vm_freeze(h, round >= ROUNDS_FROZEN || vm_engine_ops == &vm_engine_segv ? NULL : &h->round,
-				false);
+	freeze_all |= round >= ROUNDS_FROZEN || vm_engine_ops == &vm_engine_segv;
+	if (freeze_all || round >= ROUNDS_FREE)
+		err = vm_freeze(h, freeze_all ? NULL : &h->round, false);
 	h->round.n = 0;
 	/* what the caller's look has just harvested is round 0; a frozen round must be harvested under the freeze */
 	if (!err && ((round && !single) || h->frozen))
 		err = vm_harvest(h);
+	if (!err)
+		err = vm_page_suspect(h);
 	if (!err)
 		err = vm_page_begin_store(h, &h->round);
 	return err;
@@ -88,7 +90,8 @@ static int harvest_round(struct vm_fileh *h, unsigned round, bool single)
 
 int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 {
-	bool single = vm_thread_is_alone(), alone = false, done = false, must = must_freeze(h), asked = must, froze = must;
+	bool single = vm_thread_is_alone(), alone = false, done = false, stopped = false;
+	bool must = must_freeze(h), asked = must, froze = must;
 	uint64_t size_low = 0;
 	int err = vm_need_scratch(h);
 
@@ -97,20 +100,27 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		if (asked) {
 			froze |= round >= ROUNDS_FREE;
 			err = vm_ask(h, froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
+			/* One that is stopped does not tell what it stored: everything is compared. The others stand
+			 * still for that, or it would be done in each round. */
+			stopped = !err && h->ctl->suspect;
+			if (stopped && !froze) {
+				froze = true;
+				err = vm_ask(h, VM_ASK_FREEZE);
+			}
 			if (err)
 				break;
 		}
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
 		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
-		err = harvest_round(h, round, single);
+		err = harvest_round(h, round, single, stopped);
 		if (!round) {
 			alone = single && !vm_fileh_has_others(h);
 			size_low = h->ctl->size_low;
 		}
 		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that was stored for
 		 * this commit equals memory now. */
-		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || round >= ROUNDS_FROZEN)));
+		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || stopped || round >= ROUNDS_FROZEN)));
 		/* The others' looks came before this one, which is the instant: none of them stored in between. */
 		done = done && (alone || (asked && vm_ask_still_holds(h)));
 		asked = true;

@@ -8,9 +8,20 @@
 
 struct vm_fileh *vm_filehs;
 
+int vm_fileh_map_ctl(struct vm_fileh *h)
+{
+	void *p = vm_own_map(VM_CTL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, h->ctl_fd, 0);
+
+	if (vm_sys_err(p))
+		return vm_sys_err(p);
+	h->ctl = p;
+	vm_pagemap_init(&h->pagemap, &h->ctl_fd, VM_CTL_LEN);
+	return 0;
+}
+
 static int open_ctl(struct vm_fileh *h)
 {
-	void *p;
+	struct vm_ctl *ctl;
 	int err;
 
 	h->ctl_fd = vm_sys->memfd_create("txmap-ctl", MFD_CLOEXEC);
@@ -19,24 +30,24 @@ static int open_ctl(struct vm_fileh *h)
 	err = vm_fd_adopt(&h->ctl_fd);
 	if (!err)
 		err = vm_sys->ftruncate(h->ctl_fd, VM_CTL_LEN);
-	if (err)
-		goto drop_fd;
-	p = vm_own_map(VM_CTL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, h->ctl_fd, 0);
-	err = vm_sys_err(p);
-	if (err)
-		goto drop_fd;
-	h->ctl = p;
-	h->ctl->magic = VM_CTL_MAGIC;
-	h->ctl->version = VM_CTL_VERSION;
-	vm_lock_init_shared(&h->ctl->lock, VM_RANK_FILEH);
-	vm_pagemap_init(&h->pagemap, &h->ctl_fd, VM_CTL_LEN);
+	if (!err)
+		err = vm_fileh_map_ctl(h);
+	if (err) {
+		vm_fd_drop(&h->ctl_fd);
+		return err;
+	}
+	ctl = h->ctl;
+	ctl->magic = VM_CTL_MAGIC;
+	ctl->version = VM_CTL_VERSION;
+	ctl->len = sizeof(*ctl);
+	ctl->dev = h->file->dev;
+	ctl->ino = h->file->ino;
+	vm_ctl_ops_name(h->file->ops, ctl->ops);
+	vm_lock_init_shared(&ctl->lock, VM_RANK_FILEH);
 	return vm_fileh_attach_peer(h);
-drop_fd:
-	vm_fd_drop(&h->ctl_fd);
-	return err;
 }
 
-static void close_ctl(struct vm_fileh *h)
+void vm_fileh_close_ctl(struct vm_fileh *h)
 {
 	vm_pagemap_fini(&h->pagemap);
 	(void)vm_sys->munmap(h->ctl, VM_CTL_LEN); /* ours, aligned */
@@ -112,32 +123,48 @@ static int open_backend(struct vm_fileh *h, const char *arg, enum vm_load load)
 		(void)f->ops->close(f); /* err is the one to report */
 		return err;
 	}
-	h->lazy = wants_lazy(f, size, load);
+	h->lazy = h->ctl->lazy = wants_lazy(f, size, load);
 	h->ctl->size = h->ctl->size_committed = h->ctl->size_low = size;
 	return 0;
+}
+
+int vm_fileh_alloc(struct vm_bigfile *f, struct vm_fileh **ret_h)
+{
+	struct vm_fileh *h = vm_own_map(sizeof(*h), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (vm_sys_err(h))
+		return vm_sys_err(h);
+	h->file = f;
+	h->ctl_fd = h->ram.fd = -1;
+	*ret_h = h;
+	return 0;
+}
+
+void vm_fileh_enlist(struct vm_fileh *h)
+{
+	vm_lock(&vm_map_lock);
+	h->next = vm_filehs;
+	vm_filehs = h;
+	vm_fileh_lock(h);
+	vm_fileh_peer(h)->ctl_fd = h->ctl_fd; /* from here on vm_fd_move tells */
+	vm_fileh_unlock(h);
+	vm_unlock(&vm_map_lock);
 }
 
 int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, struct vm_fileh **ret_h)
 {
 	struct vm_fileh *h;
-	void *p;
-	int err;
+	int err = vm_fileh_alloc(f, &h);
 
-	p = vm_own_map(sizeof(*h), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (vm_sys_err(p))
-		return vm_sys_err(p);
-	h = p;
-	h->file = f;
+	if (err)
+		return err;
 	err = open_ctl(h);
 	if (err)
 		goto free;
 	err = open_backend(h, arg, load);
 	if (err)
 		goto close_ctl;
-	vm_lock(&vm_map_lock);
-	h->next = vm_filehs;
-	vm_filehs = h;
-	vm_unlock(&vm_map_lock);
+	vm_fileh_enlist(h);
 	err = h->lazy ? 0 : load_all(h);
 	if (err) {
 		(void)vm_fileh_close(h); /* err is the one to report */
@@ -146,7 +173,7 @@ int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, stru
 	*ret_h = h;
 	return 0;
 close_ctl:
-	close_ctl(h);
+	vm_fileh_close_ctl(h);
 free:
 	(void)vm_sys->munmap(h, sizeof(*h));
 	return err;
@@ -167,7 +194,7 @@ void vm_fileh_unpin(struct vm_fileh *h)
 }
 
 /* Take the handle out of the list, once no fault is being served for it. */
-static void unlist(struct vm_fileh *h)
+void vm_fileh_unlist(struct vm_fileh *h)
 {
 	struct vm_fileh **pp;
 	uint32_t seen;
@@ -192,7 +219,9 @@ int vm_fileh_close(struct vm_fileh *h)
 	bool others;
 	int err = 0;
 
-	unlist(h);
+	if (h->committed_here && vm_fileh_is_shared(h))
+		(void)vm_fileh_checkpoint(h); /* the last one may not be able to; if this one is, it does it again */
+	vm_fileh_unlist(h);
 	vm_serve_end(h);
 	vm_fileh_lock(h);
 	vm_fileh_repair(h);
@@ -206,7 +235,7 @@ int vm_fileh_close(struct vm_fileh *h)
 	else if (f->ops->detach)
 		f->ops->detach(f);
 	f->shared = NULL;
-	close_ctl(h);
+	vm_fileh_close_ctl(h);
 	vm_ram_close(&h->ram);
 	vm_runs_free(&h->round);
 	if (h->scratch)

@@ -128,7 +128,7 @@ int vm_fork_child(void)
 	e = vm_engine_ops->fork_child();
 	err = err ? err : e;
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
-		h->stored_here = false;
+		h->stored_here = h->committed_here = false;
 		e = join(h);
 		err = err ? err : e;
 	}

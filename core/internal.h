@@ -43,8 +43,9 @@ void vm_page_store_failed(struct vm_fileh *h);
 /* Pages of [start, stop) become EMPTY; LOADING ones stay and are thrown away when they arrive (ctl->gen). Returns how
  * many were dropped. */
 uint64_t vm_page_drop(struct vm_fileh *h, uint64_t start, uint64_t stop);
-/* Any page in ram may have been stored into. */
-int vm_page_suspect_all(struct vm_fileh *h);
+/* If somebody's stores are lost from view (ctl->suspect), any page in ram may have been stored into: each is compared with
+ * the storage. */
+int vm_page_suspect(struct vm_fileh *h);
 /* An engine saw that [start, stop) may have been stored into. Tells false alarms apart where it costs nothing. */
 void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop);
 
@@ -73,6 +74,17 @@ extern struct vm_fileh *vm_filehs; /* handles of the process (map lock) */
 /* Keep the handle while working for a fault. Map lock held. */
 void vm_fileh_pin(struct vm_fileh *h);
 void vm_fileh_unpin(struct vm_fileh *h); /* no lock held */
+/* Parts of opening. alloc: nothing but f is known of it; enlist: forks take it along from now on. */
+int vm_fileh_alloc(struct vm_bigfile *f, struct vm_fileh **ret_h);
+int vm_fileh_map_ctl(struct vm_fileh *h);
+void vm_fileh_close_ctl(struct vm_fileh *h);
+void vm_fileh_enlist(struct vm_fileh *h);
+/* Once no fault is being served for it. */
+void vm_fileh_unlist(struct vm_fileh *h);
+
+/* ---- share.c ---- */
+
+void vm_ctl_ops_name(const struct vm_backend_ops *ops, char *ret_name);
 
 /* ---- peer.c ---- */
 
@@ -84,6 +96,8 @@ void vm_fileh_unlock(struct vm_fileh *h);
 void vm_fileh_repair(struct vm_fileh *h);
 /* Wait for a change of the handle: handle lock held, released meanwhile. Looks for dead peers now and then. */
 void vm_fileh_wait(struct vm_fileh *h);
+/* Enter this process as a peer that is busy: it dies, and others notice. No lock held. -EBUSY: another one was for msec. */
+int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec);
 /* Become the only one who commits, discards, invalidates or resizes. No lock held. */
 void vm_fileh_begin_busy(struct vm_fileh *h);
 void vm_fileh_end_busy(struct vm_fileh *h);
@@ -203,9 +217,6 @@ bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
 /* What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
 char vm_process_state(int32_t pid);
-/* A thread of ours, all signals blocked, detached; fn begins with vm_thread_begin and, if it ends, ends with vm_thread_end. */
-int vm_thread_start(void *(*fn)(void *arg), void *arg);
-void vm_thread_end(void);
 
 /* ---- ask.c ---- */
 

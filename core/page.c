@@ -108,9 +108,9 @@ void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	}
 }
 
-int vm_page_suspect_all(struct vm_fileh *h)
+int vm_page_suspect(struct vm_fileh *h)
 {
-	uint64_t end = vm_npages(h->ctl->size), stop;
+	uint64_t end = h->ctl->suspect ? vm_npages(h->ctl->size) : 0, stop;
 	int err = 0;
 
 	for (uint64_t start = 0; !err && start < end; start = stop) {
@@ -120,6 +120,7 @@ int vm_page_suspect_all(struct vm_fileh *h)
 		if (!err)
 			vm_page_mark_dirty(h, start, stop);
 	}
+	h->ctl->suspect = err;
 	return err;
 }
 

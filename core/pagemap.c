@@ -131,6 +131,13 @@ static uint64_t next_used(struct vm_pagemap *pm, uint64_t pgoff, uint64_t stop)
 	return pgoff < stop ? pgoff : stop;
 }
 
+/* Another process may have used a window that this one never mapped. */
+static void need_window(struct vm_pagemap *pm, uint64_t pgoff)
+{
+	if (!is_reserved(pm, pgoff) && vm_pagemap_reserve(pm, pgoff, pgoff + 1))
+		BUG_ON("no memory for a window of the page map");
+}
+
 uint64_t vm_pagemap_find(struct vm_pagemap *pm, uint64_t start, uint64_t stop, uint8_t state)
 {
 	uint64_t n;
@@ -147,9 +154,7 @@ uint64_t vm_pagemap_find(struct vm_pagemap *pm, uint64_t start, uint64_t stop, u
 			chunk = VM_BLKSIZE - start % VM_BLKSIZE;
 			if (start >= stop)
 				break;
-			/* another process may have used a window that this one never mapped */
-			if (vm_pagemap_reserve(pm, start, start + 1))
-				BUG_ON("no memory for a window of the page map");
+			need_window(pm, start);
 		}
 		p = vm_pagemap_at(pm, start, &n);
 		if (chunk > stop - start)
@@ -176,6 +181,7 @@ uint64_t vm_pagemap_find_not(struct vm_pagemap *pm, uint64_t start, uint64_t sto
 			if (start >= stop)
 				break;
 		}
+		need_window(pm, start);
 		p = vm_pagemap_at(pm, start, &n);
 		n = VM_BLKSIZE - start % VM_BLKSIZE;
 		if (n > stop - start)

@@ -117,6 +117,27 @@ void vm_fileh_begin_busy(struct vm_fileh *h)
 	vm_fileh_unlock(h);
 }
 
+int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec)
+{
+	uint64_t until = vm_deadline(msec);
+	int err = 0;
+
+	vm_fileh_lock(h);
+	while (h->ctl->busy_pid && !err) {
+		vm_fileh_wait(h);
+		if (h->ctl->busy_pid && vm_is_past(until))
+			err = -EBUSY;
+	}
+	if (!err)
+		err = vm_fileh_attach_peer(h);
+	if (!err) {
+		h->ctl->was_shared = true;
+		h->ctl->busy_pid = vm_sys->getpid();
+	}
+	vm_fileh_unlock(h);
+	return err;
+}
+
 void vm_fileh_end_busy(struct vm_fileh *h)
 {
 	vm_fileh_lock(h);

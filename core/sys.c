@@ -350,6 +350,16 @@ static int sys_getsockopt(int fd, int level, int opt, void *ret_val, unsigned *l
 	return (int)sys6(__NR_getsockopt, fd, level, opt, (long)ret_val, (long)len, 0);
 }
 
+static ssize_t sys_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	return sys3(__NR_sendmsg, fd, (long)msg, flags);
+}
+
+static ssize_t sys_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return sys3(__NR_recvmsg, fd, (long)msg, flags);
+}
+
 static int sys_getrlimit(int resource, struct rlimit *ret_rl)
 {
 	return (int)sys4(__NR_prlimit64, 0, resource, 0, (long)ret_rl);
@@ -408,6 +418,8 @@ const struct vm_sys vm_sys_linux = {
 	.bind = sys_bind,
 	.connect = sys_connect,
 	.getsockopt = sys_getsockopt,
+	.sendmsg = sys_sendmsg,
+	.recvmsg = sys_recvmsg,
 	.getrlimit = sys_getrlimit,
 	.userfaultfd = sys_userfaultfd,
 	.futex = sys_futex,

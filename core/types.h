@@ -46,7 +46,7 @@ struct vm_pagemap {
 };
 
 /* One process that has the handle. */
-#define VM_MAX_PEERS 192u
+#define VM_MAX_PEERS 192u /* VM_MAX_OTHERS */
 struct vm_peer {
 	int32_t pid;	    /* 0: free */
 	int32_t ctl_fd;	    /* its descriptor of the control memfd: proves that it is still the one that attached */
@@ -84,11 +84,15 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 2u
+#define VM_CTL_VERSION 3u
 #define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;
 	uint32_t version;
+	uint32_t len;	  /* bytes of this struct (fixed) */
+	uint64_t dev, ino; /* the program's file (fixed) */
+	char ops[32];	  /* name of its backend, cut (fixed) */
+	bool lazy;	  /* of each handle on it (fixed) */
 	uint32_t seq; /* rises, with a wake, when something changed that others wait for (atomic) */
 	struct vm_lock lock;
 	int32_t busy_pid; /* the process that commits, discards, invalidates or resizes now, or 0 */
@@ -150,6 +154,7 @@ struct vm_fileh {
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
+	bool committed_here;   /* this process committed, and what it committed may be in a journal yet (busy) */
 	uint32_t server;       /* enum vm_server: the thread that carries out what others ask (atomic, futex) */
 	unsigned nvmas;	       /* mappings in this process (map lock) */
 	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */

@@ -23,12 +23,7 @@ int vm_harvest_all(struct vm_fileh *h)
 
 	vm_fileh_repair(h);
 	err = vm_harvest(h);
-	if (!err && h->ctl->suspect) {
-		/* whose stores are lost from view: every page is compared with the storage */
-		err = vm_page_suspect_all(h);
-		h->ctl->suspect = err;
-	}
-	return err;
+	return err ? err : vm_page_suspect(h);
 }
 
 static int look_here(struct vm_fileh *h, bool *ret_changed)
@@ -91,6 +86,7 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	/* shrunk again while the commit was on its way? then that is what the next one must do */
 	ctl->size_low = ctl->size < txn->size ? ctl->size : txn->size;
 	h->stored_here &= vm_fileh_is_changed(h);
+	h->committed_here = true;
 }
 
 int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
@@ -129,15 +125,21 @@ int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_
 	return err;
 }
 
+static int checkpoint(struct vm_fileh *h)
+{
+	int err = h->file->ops->checkpoint ? h->file->ops->checkpoint(h->file) : 0;
+
+	if (!err)
+		h->committed_here = h->ctl->lazy_pending = false;
+	return err;
+}
+
 int vm_fileh_checkpoint(struct vm_fileh *h)
 {
-	int err = 0;
+	int err;
 
 	vm_fileh_begin_busy(h);
-	if (h->file->ops->checkpoint)
-		err = h->file->ops->checkpoint(h->file);
-	if (!err)
-		h->ctl->lazy_pending = false;
+	err = checkpoint(h);
 	vm_fileh_end_busy(h);
 	return err;
 }
@@ -153,7 +155,9 @@ int vm_fileh_idle(struct vm_fileh *h)
 	vm_fileh_peer(h)->harvested = !err;
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
-	if (!err && h->file->ops->idle && !vm_fileh_is_shared(h))
+	if (!err && vm_fileh_is_shared(h))
+		err = h->committed_here ? checkpoint(h) : 0; /* the last one of them may not be able to */
+	else if (!err && h->file->ops->idle)
 		err = h->file->ops->idle(h->file);
 	vm_fileh_end_busy(h);
 	return err;

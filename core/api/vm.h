@@ -60,6 +60,9 @@ void vm_set_lock_hook(const struct vm_lock_hook *hook);
 /* To be called first in every helper thread: it does not store into the program's memory, and is not counted as one that
  * might. */
 void vm_thread_begin(void);
+/* A helper thread, all signals blocked, detached; fn begins with vm_thread_begin and, if it ends, ends with vm_thread_end. */
+int vm_thread_start(void *(*fn)(void *arg), void *arg);
+void vm_thread_end(void);
 /* In a helper: has the main thread ended, and every other one that is no helper? */
 bool vm_thread_is_last(void);
 
@@ -68,10 +71,24 @@ bool vm_thread_is_last(void);
 /* Open f's backend (with arg) and a handle on it. f must stay until vm_fileh_close returned. load: when pages are
  * filled. */
 int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, struct vm_fileh **ret_h);
+/* The handle for another process: descriptors of it, which stay ours; ret_fds[VM_SHARE_NFDS]. From now on this process
+ * answers what others ask. It is an error to close the handle meanwhile. */
+#define VM_SHARE_NFDS 2
+int vm_fileh_share(struct vm_fileh *h, int *ret_fds);
+/* A handle on what another process has open, from (copies of) its descriptors, which stay the caller's. What is stored by
+ * one is seen by the other, and any of them commits all of it.
+ * -EPROTO: they are no such descriptors, or of another version. -ESTALE: they are of another file than f. -EMEDIUMTYPE: f has
+ * another backend. -EOPNOTSUPP: f's backend cannot share. -EBUSY: one of the others was in the middle of something for msec. */
+int vm_fileh_attach(struct vm_bigfile *f, const char *arg, const int *fds, unsigned msec, struct vm_fileh **ret_h);
+/* Other processes that have the handle, at most max; returns how many. */
+unsigned vm_fileh_others(struct vm_fileh *h, int32_t *ret_pids, unsigned max);
+#define VM_MAX_OTHERS 192
+/* f's open_write, with nobody else at the storage. */
+int vm_fileh_open_write(struct vm_fileh *h);
 /* Close the handle and, when no other process has it, the backend. It is an error to close a handle that has
  * mappings. Uncommitted stores are gone. The result is the backend's; the handle is gone in any case. */
 int vm_fileh_close(struct vm_fileh *h);
-/* Do other living processes (forked from this one, or its parents) have the handle, too? */
+/* Do other living processes have the handle, too? */
 bool vm_fileh_is_shared(struct vm_fileh *h);
 /* The size in bytes as the program sees it. */
 uint64_t vm_fileh_size(struct vm_fileh *h);

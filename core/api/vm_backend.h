@@ -59,6 +59,9 @@ struct vm_backend_ops {
 
 	/* Prepare f. arg is what followed in the setting, or NULL. */
 	int (*open)(struct vm_bigfile *f, const char *arg);
+	/* The same for a file that other processes have open: f->shared is in use already. Optional: without it the storage
+	 * cannot be shared but by fork. */
+	int (*attach)(struct vm_bigfile *f, const char *arg);
 	/* The end of use. Everything committed must be in its place afterwards, or stay recoverable. */
 	int (*close)(struct vm_bigfile *f);
 	/* This process is done with f, others (forked from it, or its parents) go on: let go of private things,

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 struct iovec;
+struct msghdr;
 struct pollfd;
 struct rlimit;
 struct sockaddr;
@@ -67,6 +68,8 @@ struct vm_sys {
 	int (*bind)(int fd, const struct sockaddr *addr, unsigned len);
 	int (*connect)(int fd, const struct sockaddr *addr, unsigned len);
 	int (*getsockopt)(int fd, int level, int opt, void *ret_val, unsigned *len);
+	ssize_t (*sendmsg)(int fd, const struct msghdr *msg, int flags);
+	ssize_t (*recvmsg)(int fd, struct msghdr *msg, int flags);
 	int (*getrlimit)(int resource, struct rlimit *ret_rl);
 	int (*userfaultfd)(int flags);
 	int (*futex)(uint32_t *word, int op, uint32_t val, const struct timespec *timeout);

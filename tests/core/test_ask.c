@@ -206,8 +206,9 @@ static void pages_of_an_invalidation_change_at_one_instant_for_a_child(struct ri
 		_exit(wrong);
 	}
 	for (uint8_t i = 1; i <= last; i++) {
-		rig_put_byte(r->f, 20 * VM_PAGE, i);
+		/* in this order: a page that the last invalidation dropped can be loaded in between */
 		rig_put_byte(r->f, 21 * VM_PAGE, i);
+		rig_put_byte(r->f, 20 * VM_PAGE, i);
 		rig_invalidate(r->h, 20, 2);
 		(void)rig_touch(at(m, 20)); /* loaded, before the storage has the next: it changes byte by byte */
 		(void)rig_touch(at(m, 21));

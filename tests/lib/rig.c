@@ -54,6 +54,12 @@ static int rig_op_open(struct vm_bigfile *file, const char *arg)
 	return enter(of(file), RIG_OPEN, 0);
 }
 
+static int rig_op_attach(struct vm_bigfile *file, const char *arg)
+{
+	(void)arg;
+	return enter(of(file), RIG_ATTACH, 0);
+}
+
 static int rig_op_close(struct vm_bigfile *file)
 {
 	struct rig_file *f = of(file);
@@ -264,6 +270,7 @@ const struct vm_backend_ops rig_ops = {
 	.abi = VM_BACKEND_ABI,
 	.name = "rig",
 	.open = rig_op_open,
+	.attach = rig_op_attach,
 	.close = rig_op_close,
 	.detach = rig_op_detach,
 	.getsize = rig_op_getsize,

@@ -27,6 +27,7 @@
 
 enum rig_op {
 	RIG_OPEN,
+	RIG_ATTACH,
 	RIG_CLOSE,
 	RIG_DETACH,
 	RIG_GETSIZE,
