@@ -5,6 +5,7 @@
 #include "backend_file.h"
 #include "log.h"
 #include "recover.h"
+#include "share.h"
 #include "vm.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* ---- memory ---- */
@@ -54,6 +56,20 @@ int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int dat
 	return err;
 }
 
+int pol_backend_file_journal(const struct vm_bigfile *f)
+{
+	return pol_file_priv(f)->j.fd;
+}
+
+bool pol_backend_file_is_journal(const struct vm_bigfile *f, int fd)
+{
+	const struct pol_file_shared *s = f->shared;
+	struct statx st;
+
+	return !vm_sys->statx(fd, STATX_INO, &st) && makedev(st.stx_dev_major, st.stx_dev_minor) == s->jdev &&
+	       st.stx_ino == s->jino;
+}
+
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
@@ -65,7 +81,7 @@ bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
 
 /* ---- operations ---- */
 
-static int file_open(struct vm_bigfile *f, const char *arg)
+static int prepare(struct vm_bigfile *f, const char *arg)
 {
 	struct pol_file_priv *p = pol_file_memory(sizeof(*p));
 	int err;
@@ -81,10 +97,20 @@ static int file_open(struct vm_bigfile *f, const char *arg)
 	p->arg = arg;
 	if (!err)
 		err = pol_journal_path(f->path, arg, p->dir, p->jpath);
-	if (!err)
-		err = pol_file_leave(f);
 	if (err)
 		free_priv(f);
+	return err;
+}
+
+static int file_open(struct vm_bigfile *f, const char *arg)
+{
+	int err = prepare(f, arg);
+
+	if (!err) {
+		err = pol_file_leave(f);
+		if (err)
+			free_priv(f);
+	}
 	return err;
 }
 
@@ -109,13 +135,23 @@ static int file_changed(struct vm_bigfile *f, int accept)
 	return err ? err : changed;
 }
 
+/* Is there a journal, of this process, or one that another began and left behind? */
+static bool has_begun(struct pol_file_priv *p)
+{
+	struct vm_journal_mark m;
+
+	vm_journal_mark(&p->j, &m);
+	return m.tail;
+}
+
 static int file_close(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 	int err = pol_file_checkpoint(f);
 
-	if (p->j.fd >= 0) {
-		pol_journal_look_where_it_is(f);
+	if (has_begun(p)) {
+		if (p->j.fd >= 0)
+			pol_journal_look_where_it_is(f);
 		vm_fd_drop(&p->j.fd);
 		/* a relative by fork still has it: then it stays, and the last one removes it */
 		if (!err)
@@ -155,9 +191,10 @@ static int file_idle(struct vm_bigfile *f)
 	struct pol_file_priv *p = f->priv;
 	int err = pol_file_checkpoint(f);
 
-	if (err || p->j.fd < 0)
+	if (err || !has_begun(p))
 		return err;
-	pol_journal_look_where_it_is(f);
+	if (p->j.fd >= 0)
+		pol_journal_look_where_it_is(f);
 	vm_fd_drop(&p->j.fd);
 	/* a relative by fork that still has it goes by its position */
 	if (pol_journal_remove_idle(p->jpath))
@@ -226,24 +263,31 @@ static int file_getsize(struct vm_bigfile *f, uint64_t *ret_size)
 	return changed < 0 ? changed : pol_file_size(f, ret_size);
 }
 
-/* A relative by fork began the journal, after the fork: look into it for what it did not apply yet. */
-static int load_beside_relative(struct vm_bigfile *f, uint64_t off, size_t len, void *buf)
+/* The journal that another process began: by its name, or from who has it, when that has another place for it. */
+static int open_beside(struct vm_bigfile *f, int *home)
+{
+	int fd = vm_sys->openat(AT_FDCWD, pol_file_priv(f)->jpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+
+	if (fd >= 0 && pol_backend_file_is_journal(f, fd)) {
+		*home = fd;
+		return vm_fd_adopt(home);
+	}
+	if (fd >= 0)
+		(void)vm_sys->close(fd); /* was not even read */
+	return pol_share_fetch_journal(f, home);
+}
+
+/* Another process began the journal, after we had the handle: look into it for what it did not apply yet. */
+static int load_beside(struct vm_bigfile *f, uint64_t off, size_t len, void *buf)
 {
 	struct pol_file_priv *p = f->priv;
-	struct pol_file_shared *s = f->shared;
-	struct vm_journal j = {.pos = p->j.pos};
-	struct stat st;
-	int err;
+	struct vm_journal j = {.fd = -1, .pos = p->j.pos};
+	int err = open_beside(f, &j.fd);
 
-	j.fd = vm_sys->openat(AT_FDCWD, p->jpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-	if (j.fd < 0)
-		return j.fd;
-	err = vm_sys->fstat(j.fd, &st);
-	if (!err && (st.st_dev != s->jdev || st.st_ino != s->jino))
-		err = -ESTALE;
-	if (!err)
-		err = vm_journal_read(&j, f->fd, buf, len, off);
-	(void)vm_sys->close(j.fd); /* was only read */
+	if (err)
+		return err;
+	err = vm_journal_read(&j, f->fd, buf, len, off);
+	vm_fd_drop(&j.fd);
 	return err;
 }
 
@@ -254,7 +298,7 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 
 	vm_journal_mark(&p->j, &m);
 	if (p->j.fd < 0 && m.applied != m.tail)
-		return load_beside_relative(f, pgoff * VM_BLKSIZE, npages * VM_BLKSIZE, buf);
+		return load_beside(f, pgoff * VM_BLKSIZE, npages * VM_BLKSIZE, buf);
 	return vm_journal_read(&p->j, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
 }
 
@@ -304,6 +348,7 @@ const struct vm_backend_ops pol_backend_file = {
 	.abi = VM_BACKEND_ABI,
 	.name = "file",
 	.open = file_open,
+	.attach = prepare,
 	.close = file_close,
 	.detach = file_detach,
 	.reserve = file_reserve,

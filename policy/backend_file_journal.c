@@ -14,6 +14,7 @@
 #include "backend_file.h"
 #include "log.h"
 #include "recover.h"
+#include "share.h"
 #include "vm.h"
 
 #define XXH_INLINE_ALL
@@ -364,6 +365,19 @@ void pol_journal_look_where_it_is(struct vm_bigfile *f)
 		strcpy(p->jpath, path);
 }
 
+/* One who has it open gives it: the same open file, so that its lock is ours, too. Was it so? */
+static bool take_from_others(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = f->priv;
+	struct vm_journal_mark m;
+
+	vm_journal_mark(&p->j, &m);
+	if (!m.tail || pol_share_fetch_journal(f, &p->j.fd))
+		return false;
+	pol_journal_look_where_it_is(f);
+	return true;
+}
+
 int pol_journal_attach(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
@@ -377,10 +391,10 @@ int pol_journal_attach(struct vm_bigfile *f)
 	err = vm_sys->fstat(f->fd, &st);
 	if (!err) {
 		pol_journal_id(f->path, &st, f->fd, &p->j.id);
-		err = begin_journal(f, &st, &what);
+		err = take_from_others(f) ? 0 : begin_journal(f, &st, &what);
 	}
 	if (err == -EBUSY)
-		what = "another process has the file managed, and sharing it is not available in this version";
+		what = "another process has the file managed, and does not share it: it is another user's, or has another runtime_dir";
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: journal %s: %s: %s", f->path, p->jpath, what,
 			pol_errno_name(err));

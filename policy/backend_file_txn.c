@@ -63,6 +63,7 @@ static int replace_lost_journal(struct vm_bigfile *f)
 	if (err)
 		return err;
 	vm_fd_drop(&p->j.fd);
+	vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0}); /* nobody has one */
 	return pol_journal_attach(f);
 }
 
@@ -72,8 +73,11 @@ int pol_file_begin(struct vm_bigfile *f)
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_mark m;
 	unsigned nlink = 0, data_nlink = 0;
-	int err = pol_file_open_write(f);
+	int err;
 
+	if (p->j.fd >= 0 && !pol_backend_file_is_journal(f, p->j.fd))
+		vm_fd_drop(&p->j.fd); /* another process had to begin a new one */
+	err = pol_file_open_write(f);
 	if (!err)
 		err = pol_file_basics(p->j.fd, NULL, &nlink);
 	if (!err && !nlink) /* together with the file? */

@@ -19,6 +19,10 @@ extern const struct vm_backend_ops pol_backend_file;
 /* Did an apply fail, so that the journal holds what the file does not? */
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
 
+/* The journal's descriptor, which stays the backend's, or -1; and is fd the journal that all who share f have? */
+int pol_backend_file_journal(const struct vm_bigfile *f);
+bool pol_backend_file_is_journal(const struct vm_bigfile *f, int fd);
+
 /* What recovery or check found; for the log and for people. */
 enum pol_journal_state {
 	POL_JOURNAL_NONE,    /* no journal: the file is what was committed */

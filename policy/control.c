@@ -9,6 +9,7 @@
 #include "control_priv.h"
 #include "log.h"
 #include "managed.h"
+#include "share.h"
 #include "vm.h"
 
 #include <errno.h>
@@ -303,6 +304,7 @@ void pol_control_stop(void)
 {
 	int expected = RUNNING;
 
+	pol_share_stop();
 	if (!__atomic_compare_exchange_n(&state, &expected, STOPPING, false, __ATOMIC_ACQ_REL,
 					 __ATOMIC_ACQUIRE))
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Between control.c, control_socket.c, control_request.c and control_proto.c; nobody else includes this. */
+/* Between control*.c; share*.c uses the sockets. Nobody else includes this. */
 #ifndef POL_CONTROL_PRIV_H
 #define POL_CONTROL_PRIV_H
 
@@ -66,6 +66,14 @@ void pol_client_close(struct pol_client *c);
 
 /* ---- control_socket.c ---- */
 
+/* The runtime directory, when nobody else can put anything there. 0, or -errno with the reason in why. The descriptor is the
+ * caller's to close. */
+int pol_runtime_dir_open(const char *dir, bool create, int *ret_fd, char *why, size_t whylen);
+/* bind or connect fd, by a name in the directory. */
+int pol_socket_name(int fd, int dirfd, const char *name, bool connect_only);
+/* pol_socket_listen and pol_socket_unlink of another name and type. */
+int pol_socket_listen_as(const char *dir, const char *name, int type, int *ret_fd, char *why, size_t whylen);
+void pol_socket_unlink_as(const char *dir, const char *name);
 /* Create dir if need be and listen at dir/PID.sock. 0 and a descriptor, or -errno with the reason in why. */
 int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen);
 void pol_socket_unlink(const char *dir, pid_t pid);

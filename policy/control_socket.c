@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 /* The directory, opened, when it is ours alone: whoever can put a socket there can take our orders. */
-static int open_dir(const char *dir, int *ret_fd, char *why, size_t whylen)
+int pol_runtime_dir_open(const char *dir, bool create, int *ret_fd, char *why, size_t whylen)
 {
 	struct stat st;
 	int fd, err;
 
-	err = vm_sys->mkdirat(AT_FDCWD, dir, 0700);
+	err = create ? vm_sys->mkdirat(AT_FDCWD, dir, 0700) : 0;
 	if (err && err != -EEXIST) {
 		(void)snprintf(why, whylen, "%s: cannot create the directory: %s", dir, pol_errno_name(err));
 		return err;
@@ -53,7 +53,7 @@ static int open_dir(const char *dir, int *ret_fd, char *why, size_t whylen)
 	return 0;
 }
 
-static int bind_name(int fd, int dirfd, const char *name, bool connect_only)
+int pol_socket_name(int fd, int dirfd, const char *name, bool connect_only)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
@@ -64,39 +64,37 @@ static int bind_name(int fd, int dirfd, const char *name, bool connect_only)
 }
 
 /* A socket that nobody listens at any more: of a process that had this pid, or of this one before an exec. */
-static bool is_stale(int dirfd, const char *name)
+static bool is_stale(int dirfd, const char *name, int type)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct stat st;
 	bool stale;
 
 	if (fd < 0)
 		return false;
 	stale = !vm_sys->fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISSOCK(st.st_mode) &&
-		bind_name(fd, dirfd, name, true) == -ECONNREFUSED;
+		pol_socket_name(fd, dirfd, name, true) == -ECONNREFUSED;
 	(void)vm_sys->close(fd); /* nothing was written */
 	return stale;
 }
 
-int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen)
+int pol_socket_listen_as(const char *dir, const char *name, int type, int *ret_fd, char *why, size_t whylen)
 {
-	char name[32];
 	int dirfd = -1, fd, err, saved = errno;
 
-	err = open_dir(dir, &dirfd, why, whylen);
+	err = pol_runtime_dir_open(dir, true, &dirfd, why, whylen);
 	if (err)
 		goto out;
-	(void)snprintf(name, sizeof(name), "%d.sock", pid);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0) {
 		err = -errno;
 		goto close_dir;
 	}
-	err = bind_name(fd, dirfd, name, false);
-	if (err == -EADDRINUSE && is_stale(dirfd, name)) {
+	err = pol_socket_name(fd, dirfd, name, false);
+	if (err == -EADDRINUSE && is_stale(dirfd, name, type)) {
 		err = vm_sys->unlinkat(dirfd, name, 0);
 		if (!err)
-			err = bind_name(fd, dirfd, name, false);
+			err = pol_socket_name(fd, dirfd, name, false);
 	}
 	if (!err && listen(fd, SOMAXCONN))
 		err = -errno;
@@ -106,23 +104,37 @@ int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t
 		*ret_fd = fd;
 close_dir:
 	if (err == -EADDRINUSE)
-		(void)snprintf(why, whylen, "%s/%d.sock: something else is there", dir, pid);
+		(void)snprintf(why, whylen, "%s/%s: something else is there", dir, name);
 	else if (err)
-		(void)snprintf(why, whylen, "%s/%d.sock: %s", dir, pid, pol_errno_name(err));
+		(void)snprintf(why, whylen, "%s/%s: %s", dir, name, pol_errno_name(err));
 	(void)vm_sys->close(dirfd); /* only looked at */
 out:
 	errno = saved;
 	return err;
 }
 
+int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen)
+{
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "%d.sock", pid);
+	return pol_socket_listen_as(dir, name, SOCK_STREAM, ret_fd, why, whylen);
+}
+
 void pol_socket_unlink(const char *dir, pid_t pid)
 {
-	int dirfd = vm_sys->openat(AT_FDCWD, dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 	char name[32];
+
+	(void)snprintf(name, sizeof(name), "%d.sock", pid);
+	pol_socket_unlink_as(dir, name);
+}
+
+void pol_socket_unlink_as(const char *dir, const char *name)
+{
+	int dirfd = vm_sys->openat(AT_FDCWD, dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 
 	if (dirfd < 0)
 		return;
-	(void)snprintf(name, sizeof(name), "%d.sock", pid);
 	(void)vm_sys->unlinkat(dirfd, name, 0); /* a stale one is harmless */
 	(void)vm_sys->close(dirfd);		/* only looked at */
 }

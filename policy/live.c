@@ -3,6 +3,7 @@
 #include "managed_priv.h"
 #include "backends.h"
 #include "log.h"
+#include "share.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +13,11 @@
 static unsigned nlive; /* (atomic) */
 
 unsigned pol_nlive(void)
+{
+	return __atomic_load_n(&nlive, __ATOMIC_ACQUIRE) + (pol_known_classes() & pol_hint_mask() ? 1 : 0);
+}
+
+bool pol_has_live(void)
 {
 	return __atomic_load_n(&nlive, __ATOMIC_ACQUIRE);
 }
@@ -76,12 +82,12 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 	if (err)
 		return err;
 	m->file.writable = for_writing;
-	err = vm_fileh_open(&m->file, arg, (enum vm_load)m->rule->load, &h);
-	if (!err && for_writing && m->file.ops->open_write) {
+	err = pol_share_open(m, arg, &h);
+	if (!err && for_writing) {
 		pol_file_take_path(m);
-		err = m->file.ops->open_write(&m->file);
+		err = vm_fileh_open_write(h);
 		if (err)
-			(void)vm_fileh_close(h); /* err is the one to report */
+			(void)pol_share_close(m, h); /* err is the one to report */
 	}
 	if (!err)
 		__atomic_store_n(&m->h, h, __ATOMIC_RELEASE);
@@ -99,10 +105,8 @@ static int become_writable(struct pol_file *m, int fd)
 	if (err)
 		return err;
 	m->file.writable = 1;
-	if (m->file.ops->open_write) {
-		pol_file_take_path(m);
-		err = m->file.ops->open_write(&m->file);
-	}
+	pol_file_take_path(m);
+	err = vm_fileh_open_write(m->h);
 	if (err)
 		m->file.writable = 0;
 	return err;
@@ -222,7 +226,7 @@ static void first_live(void)
 {
 	int err;
 
-	if (pol_nlive() == 1 && signals_changed)
+	if (__atomic_load_n(&nlive, __ATOMIC_ACQUIRE) == 1 && signals_changed)
 		signals_changed();
 	err = pol_control_start();
 	if (err)
@@ -257,7 +261,7 @@ int pol_file_end_locked(struct pol_file *m)
 	if (!err) {
 		/* from here on descriptor calls go to libc; the file holds the commit already */
 		__atomic_store_n(&m->h, NULL, __ATOMIC_RELEASE);
-		err = vm_fileh_close(h);
+		err = pol_share_close(m, h);
 		if (err)
 			pol_file_failed(m, "end of use", err);
 		pol_file_drop_descriptors(m);

@@ -3,6 +3,7 @@
 #include "managed_priv.h"
 #include "backends.h"
 #include "log.h"
+#include "share.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -77,14 +78,19 @@ void pol_file_failed(struct pol_file *m, const char *what, int err)
 /* The inodes in the list: a set of 64 classes of them, so that most others are told apart by a look. (atomic) */
 static uint64_t known_classes;
 
-static uint64_t class_of(ino_t ino)
+uint64_t pol_inode_class(ino_t ino)
 {
 	return UINT64_C(1) << (((uint64_t)ino * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
 }
 
+uint64_t pol_known_classes(void)
+{
+	return __atomic_load_n(&known_classes, __ATOMIC_ACQUIRE);
+}
+
 bool pol_inode_may_be_known(ino_t ino)
 {
-	return __atomic_load_n(&known_classes, __ATOMIC_ACQUIRE) & class_of(ino);
+	return __atomic_load_n(&known_classes, __ATOMIC_ACQUIRE) & pol_inode_class(ino);
 }
 
 static void list_changed_locked(void)
@@ -92,7 +98,7 @@ static void list_changed_locked(void)
 	uint64_t classes = 0;
 
 	for (struct pol_file *m = pol_files; m; m = m->next)
-		classes |= class_of(m->file.ino);
+		classes |= pol_inode_class(m->file.ino);
 	__atomic_store_n(&known_classes, classes, __ATOMIC_RELEASE);
 }
 
@@ -138,9 +144,10 @@ static void free_if_unused_locked(struct pol_file *m)
 	list_changed_locked();
 }
 
-bool pol_file_is_live(struct pol_file *m)
+bool pol_file_is_live(struct pol_file *m, int fd)
 {
-	return __atomic_load_n(&m->h, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&m->h, __ATOMIC_ACQUIRE) ||
+	       (pol_hint_maybe(m->file.dev, m->file.ino) && pol_share_join(m, fd));
 }
 
 void pol_file_get(struct pol_file *m)
@@ -210,14 +217,15 @@ static const char *why_unfit(int fd, const struct stat *st)
 	return NULL;
 }
 
-static int recover(const char *path, const struct pol_rule *rule)
+int pol_file_recover(const struct pol_file *m)
 {
+	const struct pol_rule *rule = m->rule;
 	struct pol_journal_report r;
 	int err;
 
 	if (strcmp(rule->backend, "file"))
 		return 0;
-	err = pol_journal_recover(path, rule->journal_dir, NULL, NULL, &r);
+	err = pol_journal_recover(m->path, rule->journal_dir, NULL, NULL, &r);
 	if (err == -EBUSY) /* a live process has it: ours by fork, or a stranger, which mmap finds out */
 		return 0;
 	if (err)
@@ -301,7 +309,8 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 	m->unfit = why_unfit(fd, st);
 	if (!m->unfit) {
 		pol_unlock();
-		err = recover(path, rule);
+		m->unrecovered = pol_share_has_somebody(st->st_dev, st->st_ino);
+		err = m->unrecovered ? 0 : pol_file_recover(m);
 		pol_lock();
 		m->refused = err;
 	}

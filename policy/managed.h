@@ -52,7 +52,7 @@ int pol_control_start(void);
 void pol_control_kick(void);
 /* In a forked child: the parent's thread and socket are not ours; start anew if it ran. */
 void pol_control_fork_child(void);
-/* Before the process ends: remove the socket file. */
+/* Before the process ends: remove the socket files, and say that it has no file any more. */
 void pol_control_stop(void);
 
 #endif

@@ -22,6 +22,9 @@ struct pol_file {
 	struct vm_bigfile file; /* what core gets; identity (fixed); fd, writable (pol_lock) */
 	const struct pol_rule *rule; /* (fixed) */
 	struct vm_fileh *h;	     /* NULL: not live (atomic) */
+	struct vm_fileh *share_h;    /* what other processes are given when they ask, or NULL (share.c) */
+	uint64_t join_usec;	     /* monotonic: not before, because it did not work (atomic enough: a hint) */
+	bool unrecovered;	     /* others had it when it was found: its journal was left to them (going live) */
 	const char *unfit;	     /* what it is that can never be managed, or NULL */
 	int refused;		     /* -errno why it cannot be managed as long as it is open, or 0 */
 	unsigned refs;		     /* callers at work */
@@ -46,6 +49,11 @@ enum pol_wanted { POL_WANT_COMMIT = 1 };
 
 extern struct pol_file *pol_files; /* in the order of first use (pol_lock) */
 
+/* The class of an inode, a bit, and those of the files that this process knows. Lock-free. */
+uint64_t pol_inode_class(ino_t ino);
+uint64_t pol_known_classes(void);
+/* Is any file live in this process? Lock-free. */
+bool pol_has_live(void);
 /* Make the engine ready, once; says which. */
 int pol_engine_start(void);
 
@@ -79,6 +87,8 @@ void pol_left_private(void);
 bool pol_file_is_due_locked(const struct pol_file *m);
 /* The release: commit, and no longer live. On an error it stays live. Lock held, and again on return. */
 int pol_file_end_locked(struct pol_file *m);
+/* What a crash left in m's journal goes into the file. Logs. */
+int pol_file_recover(const struct pol_file *m);
 /* m is not live, and the program has no descriptor of it: ours go. */
 void pol_file_drop_descriptors(struct pol_file *m);
 /* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */

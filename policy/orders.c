@@ -171,7 +171,7 @@ uint64_t pol_signals_wanted(void)
 {
 	const uint64_t terms = bit(SIGTERM) | bit(SIGINT) | bit(SIGHUP);
 
-	if (!pol_nlive())
+	if (!pol_has_live())
 		return configured();
 	return configured() | bit(SIGSEGV) | bit(SIGBUS) | (term_triggers() ? terms : 0);
 }

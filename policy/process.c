@@ -2,6 +2,7 @@
 /* The process: start, fork, faults. */
 #include "managed_priv.h"
 #include "log.h"
+#include "share.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,6 +90,7 @@ void pol_fork_child(void)
 
 	pol_lock_fork_child();
 	pol_control_fork_child();
+	pol_share_fork_child();
 	if (err)
 		pol_log(POL_LOG_ERROR, "forked child: managed mappings could not be armed (%s); those are gone from it",
 			pol_errno_name(err));

@@ -100,6 +100,6 @@ int pol_event_all(enum pol_event ev)
 			(void)vm_fileh_idle(m->h); /* at worst the journal stays: the next open replays it */
 	}
 	if (is_end)
-		pol_control_stop(); /* the socket; what is left to do is done by whoever calls */
+		pol_control_stop(); /* the sockets; what is left to do is done by whoever calls */
 	return err;
 }

@@ -187,7 +187,7 @@ bool shim_begin(int fd, struct shim_scope *s)
 	if (!SHIM_FD_IS_FILE(w))
 		look(fd, w);
 	s->m = shim_fd_get(fd);
-	if (s->m && pol_file_is_live(s->m))
+	if (s->m && pol_file_is_live(s->m, fd))
 		return true;
 	(void)shim_end(s, 0);
 	return false;

@@ -87,9 +87,11 @@ void pol_file_put(struct pol_file *m);
 /* A stdio stream that nobody sees is about to be, or is, on m. -EOPNOTSUPP, said in the log: m is live, and what goes
  * through the stream would pass the mappings by. */
 int pol_file_has_stream(struct pol_file *m);
-/* Does m have a live handle (was it ever mapped)? Without one, descriptor calls go to libc. Lock-free. */
-bool pol_file_is_live(struct pol_file *m);
-/* Number of live files in the process; lock-free. 0: the shim has nothing to look up. */
+/* Does m have a live handle (was it ever mapped, here or by a process that it is shared with)? Without one, descriptor calls go
+ * to libc. fd is of it. Cheap when nobody has it live. */
+bool pol_file_is_live(struct pol_file *m, int fd);
+/* Number of live files in the process, and one more when another process may have one live that this one has open;
+ * lock-free. 0: the shim has nothing to look up. */
 unsigned pol_nlive(void);
 
 /* ---- calls on a descriptor of a live file ---- */

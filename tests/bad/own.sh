@@ -31,7 +31,7 @@ t_own_files() {
 	run env TXMAP_RUNTIME_DIR="$dir/run" "$txmap" commit "$pid"; is 0; silent
 	holds a.dat two
 	stop; is 0; silent
-	[ -z "$(ls -A run)" ] || bad "left: $(ls -A run)"
+	[ "$(ls -A run)" = shares ] || bad "left: $(ls -A run)"
 }
 
 t_code() {

@@ -121,6 +121,8 @@ static int rig_teardown(void **state)
 	snprintf(left, sizeof(left), "%s/.data.txmap", dir);
 	unlink(left);
 	unlink(path);
+	snprintf(left, sizeof(left), "%s/shares", run_dir);
+	unlink(left);
 	return rmdir(run_dir) || rmdir(dir);
 }
 
