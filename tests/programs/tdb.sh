@@ -47,7 +47,15 @@ t_tools() {
 	plain tdbtool r.tdb check | says 'integrity is OK'
 	bytes dump r.tdb
 }
-for t in updates transactions mutexes tools; do
+# How many keys are left goes by who came when.
+t_two_at_once() {
+	run sh -c "for how in '' tx; do
+		/usr/bin/python3 $src/tdb_load.py write k.tdb 60 \$how >out.\$how & done; wait; tail -qn1 out.*; rm out.*"
+	run /usr/bin/python3 "$src/tdb_load.py" verify k.tdb | sed 's/entries [0-9]*/entries/'
+	plain /usr/bin/python3 "$src/tdb_load.py" verify k.tdb | sed 's/entries [0-9]*/entries/'
+	plain tdbtool k.tdb check | grep -o 'integrity is OK'
+}
+for t in updates transactions mutexes tools two_at_once; do
 	same $t
 done
 done_same
