@@ -159,10 +159,9 @@ void model_invalidate(struct file *f, uint64_t off, uint64_t len)
 		if (end < (pg + 1) * PAGE)
 			memset(end > pg * PAGE ? p + end % PAGE : p, 0, end > pg * PAGE ? PAGE - end % PAGE : PAGE);
 	}
-	if (!off && !len && !is_size_changed(f)) {
+	if (!off && !len && !is_size_changed(f))
 		memset(f->changed, 0, npages_max());
-		stored_here[index_of(f)] = false;
-	}
+	stored_here[index_of(f)] = false; /* perhaps: what this process stored may be what was dropped */
 }
 
 void model_outside_write(struct file *f, uint64_t off, const void *buf, size_t len)
