@@ -176,8 +176,9 @@ int vm_serve(struct vm_fileh *h)
 	if (h->server != VM_SERVER_NONE)
 		return 0;
 	vm_fileh_lock(h);
-	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins again (ctl->joined) */
-	while (h->ctl->gate == VM_GATE_CLOSED && h->ctl->busy_pid != vm_sys->getpid())
+	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins again (ctl->joined).
+	 * Who holds the map lock is no newcomer: it is asked, or has told that it cannot serve. */
+	while (h->ctl->gate == VM_GATE_CLOSED && h->ctl->busy_pid != vm_sys->getpid() && !vm_lock_is_held(VM_RANK_MAP))
 		vm_fileh_wait(h);
 	vm_fileh_peer(h)->answered = h->ctl->ask_seq; /* nothing stored yet that was asked for, or harvested before */
 	vm_fileh_peer(h)->serves = VM_SERVES;

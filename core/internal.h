@@ -215,8 +215,10 @@ int vm_need_scratch(struct vm_fileh *h);
 /* Can nobody but the calling thread store into this process's memory? */
 bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
-/* What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
+/* Of a process; pid 0: this one. What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
 char vm_process_state(int32_t pid);
+/* Its threads, one whose main thread ended included; 0: it cannot be known. */
+unsigned vm_process_nthreads(int32_t pid);
 
 /* ---- ask.c ---- */
 

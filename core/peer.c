@@ -21,11 +21,12 @@ static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 		return true;
 	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->ctl_fd);
 	err = vm_sys->fstatat(AT_FDCWD, path, &theirs, 0);
-	if (err == -EACCES || err == -EPERM) /* what is left of one that ended is root's */
-		return vm_process_state(p->pid) != 'Z';
-	if (err)
-		return err != -ENOENT && err != -ESRCH;
-	return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
+	if (!err)
+		return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
+	/* A main thread that ended has no descriptors, and what is left of it may be root's; the others can go on. */
+	if (vm_process_state(p->pid) == 'Z')
+		return vm_process_nthreads(p->pid) > 1;
+	return err != -ENOENT && err != -ESRCH;
 }
 
 /* Who died while the size changed may have got as far as ram's: longer is undone, shorter is done, since the bytes are

@@ -14,14 +14,31 @@ void vm_thread_begin(void)
 	__atomic_add_fetch(&nhelpers, 1, __ATOMIC_SEQ_CST);
 }
 
+#define PROC_PATH 32
+
+/* Our own number may be another in the /proc that is mounted here. */
+static void proc_path(char *ret_path, int32_t pid, const char *name)
+{
+	if (pid)
+		(void)snprintf(ret_path, PROC_PATH, "/proc/%d/%s", pid, name);
+	else
+		(void)snprintf(ret_path, PROC_PATH, "/proc/self/%s", name);
+}
+
+unsigned vm_process_nthreads(int32_t pid)
+{
+	char path[PROC_PATH];
+	struct stat st;
+
+	proc_path(path, pid, "task");
+	/* a directory has a link for each subdirectory, and two: here one for each thread */
+	return vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2 ? 0 : (unsigned)st.st_nlink - 2;
+}
+
 /* One thread, and helpers. */
 static bool is_one_left(void)
 {
-	struct stat st;
-
-	/* a directory has a link for each subdirectory, and two: here one for each thread */
-	return !vm_sys->fstatat(AT_FDCWD, "/proc/self/task", &st, 0) &&
-	       st.st_nlink == 3 + __atomic_load_n(&nhelpers, __ATOMIC_SEQ_CST);
+	return vm_process_nthreads(0) == 1 + __atomic_load_n(&nhelpers, __ATOMIC_SEQ_CST);
 }
 
 bool vm_thread_is_alone(void)
@@ -31,12 +48,12 @@ bool vm_thread_is_alone(void)
 
 char vm_process_state(int32_t pid)
 {
-	char path[32], text[128], state = 0;
+	char path[PROC_PATH], text[128], state = 0;
 	ssize_t n;
 	int fd;
 
 	/* "PID (NAME) STATE ...", of the main thread */
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	proc_path(path, pid, "stat");
 	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return 0;
@@ -51,7 +68,7 @@ char vm_process_state(int32_t pid)
 bool vm_thread_is_last(void)
 {
 	/* the main thread counts for as long as the process lives */
-	return is_one_left() && vm_process_state(vm_sys->getpid()) == 'Z';
+	return is_one_left() && vm_process_state(0) == 'Z';
 }
 
 void vm_thread_end(void)

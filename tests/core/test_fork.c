@@ -526,6 +526,42 @@ static void many_forks_beside_threads_that_store_lose_nothing(struct rig *r)
 	assert_false(vm_fileh_is_shared(r->h));
 }
 
+static void *go_on(void *arg)
+{
+	int *fds = arg;
+
+	(void)write(fds[1], "", 1);
+	wait_for_word(fds[2]);
+	_exit(0);
+}
+
+static void a_child_whose_main_thread_ended_is_still_there(struct rig *r)
+{
+	int fds[4]; /* here, go on */
+	pid_t pid;
+
+	(void)open_and_map(r);
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe(fds + 2), 0);
+	pid = rig_fork();
+	if (!pid) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, go_on, fds))
+			_exit(1);
+		pthread_exit(NULL);
+	}
+	wait_for_word(fds[0]);
+	while (vm_process_state(pid) != 'Z')
+		(void)sched_yield();
+	assert_true(vm_fileh_is_shared(r->h));
+	assert_int_equal(write(fds[3], "", 1), 1);
+	assert_int_equal(rig_reap(pid), 0);
+	assert_false(vm_fileh_is_shared(r->h));
+	for (unsigned i = 0; i < 4; i++)
+		(void)close(fds[i]);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(a_child_loads_what_was_not_loaded_and_its_stores_are_the_parents),
 	RIG_BOTH(parent_and_child_may_touch_the_same_pages_first),
@@ -541,6 +577,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_child_that_dies_before_its_commit_happened_leaves_it_to_the_parent),
 	RIG_LAZY(pages_that_a_child_died_loading_are_loaded_by_the_parent),
 	RIG_BOTH(a_child_that_runs_another_program_is_gone),
+	RIG_EAGER(a_child_whose_main_thread_ended_is_still_there),
 	RIG_EAGER(a_child_whose_descriptors_moved_is_still_there),
 	RIG_BOTH(a_fork_beyond_the_number_of_processes_says_so_and_harms_nobody),
 	RIG_BOTH(a_child_forked_in_a_cut_stores_and_commits_after_it),
