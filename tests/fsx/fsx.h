@@ -56,8 +56,6 @@ enum kind { NOTHING, SHARED, PRIVATE };
 struct apage { /* of the arena */
 	uint8_t kind, file, prot;
 	bool maywrite;	/* the descriptor allowed writing */
-	bool was_writable; /* the kernel accounts for private pages from then on: neighbours of the other kind stay apart */
-	bool is_early; /* private, before the file was live: txmap exchanges what the kernel has by then, piece by piece */
 	uint32_t pgoff;
 	uint32_t id;	/* mapping: neighbours of one id with successive offsets are one to the kernel */
 	uint8_t *own;	/* a private page that was stored to */

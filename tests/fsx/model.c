@@ -208,9 +208,8 @@ uint32_t run_of(uint32_t pg)
 {
 	uint32_t n = 1;
 
-	while (!arena[pg].is_early && pg + n < set.npages && arena[pg + n].kind == arena[pg].kind && arena[pg + n].id == arena[pg].id &&
-	       arena[pg + n].prot == arena[pg].prot && arena[pg + n].was_writable == arena[pg].was_writable &&
-	       arena[pg + n].pgoff == arena[pg].pgoff + n)
+	while (pg + n < set.npages && arena[pg + n].kind == arena[pg].kind && arena[pg + n].id == arena[pg].id &&
+	       arena[pg + n].prot == arena[pg].prot && arena[pg + n].pgoff == arena[pg].pgoff + n)
 		n++;
 	return n;
 }

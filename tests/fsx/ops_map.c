@@ -213,7 +213,6 @@ static void op_map(void)
 		expect("mmap", (long)p, (long)(ARENA + (uint64_t)at * PAGE));
 	a = (struct apage){.kind = shared ? SHARED : PRIVATE, .file = (uint8_t)(f - sh->f), .prot = (uint8_t)prot,
 			   .maywrite = mode == O_RDWR || !shared,
-			   .was_writable = !shared && (prot & PROT_WRITE), .is_early = !shared && !f->live,
 			   .pgoff = pgoff, .id = ++id};
 	model_map(at, n, &a);
 	f->live |= shared;
@@ -265,6 +264,8 @@ static void op_cover(void)
 
 static void op_protect(void)
 {
+	static uint32_t id = 1u << 29;
+	uint32_t before = 0;
 	uint32_t pg = random_page(), n, i;
 	int prot = random_prot();
 
@@ -288,7 +289,11 @@ static void op_protect(void)
 	expect("mprotect", mprotect(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, prot), 0);
 	for (i = 0; i < n; i++) {
 		arena[pg + i].prot = (uint8_t)prot;
-		arena[pg + i].was_writable |= arena[pg + i].kind == PRIVATE && (prot & PROT_WRITE);
+		/* private pieces that became alike again are one only if their own pages came about together */
+		id += !i || arena[pg + i].id != before;
+		before = arena[pg + i].id;
+		if (arena[pg + i].kind == PRIVATE)
+			arena[pg + i].id = id;
 	}
 }
 
