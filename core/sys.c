@@ -5,6 +5,7 @@
  * The stubs are our own because libc's syscall(2) sets errno. struct stat is the kernel's own layout on
  * the two architectures here, so it is handed through.
  */
+#include "sys_stub.h"
 #include "vm_sys.h"
 
 #include <errno.h>
@@ -17,41 +18,6 @@
 
 #ifndef RWF_NOAPPEND
 #define RWF_NOAPPEND 0x20 /* linux/fs.h of 6.9 */
-#endif
-
-#if defined(__x86_64__)
-static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
-{
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long ret;
-
-	__asm__ volatile("syscall"
-			 : "=a"(ret)
-			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
-#elif defined(__aarch64__)
-static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
-{
-	register long x8 __asm__("x8") = nr;
-	register long x0 __asm__("x0") = a;
-	register long x1 __asm__("x1") = b;
-	register long x2 __asm__("x2") = c;
-	register long x3 __asm__("x3") = d;
-	register long x4 __asm__("x4") = e;
-	register long x5 __asm__("x5") = f;
-
-	__asm__ volatile("svc #0"
-			 : "+r"(x0)
-			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-			 : "memory", "cc");
-	return x0;
-}
-#else
-#error "core/sys.c: no system call stub for this architecture"
 #endif
 
 long vm_sys_raw(long nr, long a, long b, long c, long d, long e, long f)
@@ -433,45 +399,3 @@ const struct vm_sys vm_sys_linux = {
 };
 
 const struct vm_sys *vm_sys = &vm_sys_linux;
-
-int vm_sys_pread_full(int fd, void *buf, size_t len, off_t off)
-{
-	char *p = buf;
-
-	while (len) {
-		ssize_t n = vm_sys->pread(fd, p, len, off);
-
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return (int)n;
-		if (n == 0) {
-			memset(p, 0, len);
-			break;
-		}
-		p += n;
-		off += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-int vm_sys_pwrite_full(int fd, const void *buf, size_t len, off_t off)
-{
-	const char *p = buf;
-
-	while (len) {
-		ssize_t n = vm_sys->pwrite(fd, p, len, off);
-
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return (int)n;
-		if (n == 0)
-			return -EIO;
-		p += n;
-		off += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}

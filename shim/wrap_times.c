@@ -53,68 +53,38 @@ static int end_path(struct shim_scope *s, int ret)
 #define OF_FD(fd, call)			   (begin_fd(fd, &s) ? end_fd(&s, call) : (call))
 #define OF_PATH(dirfd, path, follow, call) (begin_path(dirfd, path, follow, &s) ? end_path(&s, call) : (call))
 
-SHIM_EXPORT int utime(const char *path, const struct utimbuf *t)
-{
-	struct shim_loan loan;
-	struct shim_scope s;
+/* times: the second parameter, len bytes of it. */
+#define OF_A_PATH(name, times, len, follow)                                                                  \
+	SHIM_EXPORT int name(const char *path, times)                                                        \
+	{                                                                                                    \
+		struct shim_loan loan;                                                                       \
+		struct shim_scope s;                                                                         \
+                                                                                                             \
+		if (shim_is_quiet())                                                                         \
+			return shim_real.name(path, t);                                                      \
+		loan.n = 0;                                                                                  \
+		STRING(path);                                                                                \
+		READS(t, len);                                                                               \
+		return OF_PATH(AT_FDCWD, path, follow, shim_real.name(path, t));                             \
+	}
+OF_A_PATH(utime, const struct utimbuf *t, sizeof(struct utimbuf), true)
+OF_A_PATH(utimes, const struct timeval t[2], sizeof(struct timeval[2]), true)
+OF_A_PATH(lutimes, const struct timeval t[2], sizeof(struct timeval[2]), false)
 
-	if (shim_is_quiet())
-		return shim_real.utime(path, t);
-	loan.n = 0;
-	STRING(path);
-	READS(t, sizeof(struct utimbuf));
-	return OF_PATH(AT_FDCWD, path, true, shim_real.utime(path, t));
-}
-
-SHIM_EXPORT int utimes(const char *path, const struct timeval t[2])
-{
-	struct shim_loan loan;
-	struct shim_scope s;
-
-	if (shim_is_quiet())
-		return shim_real.utimes(path, t);
-	loan.n = 0;
-	STRING(path);
-	READS(t, sizeof(struct timeval[2]));
-	return OF_PATH(AT_FDCWD, path, true, shim_real.utimes(path, t));
-}
-
-SHIM_EXPORT int lutimes(const char *path, const struct timeval t[2])
-{
-	struct shim_loan loan;
-	struct shim_scope s;
-
-	if (shim_is_quiet())
-		return shim_real.lutimes(path, t);
-	loan.n = 0;
-	STRING(path);
-	READS(t, sizeof(struct timeval[2]));
-	return OF_PATH(AT_FDCWD, path, false, shim_real.lutimes(path, t));
-}
-
-SHIM_EXPORT int futimes(int fd, const struct timeval t[2])
-{
-	struct shim_loan loan;
-	struct shim_scope s;
-
-	if (shim_is_quiet())
-		return shim_real.futimes(fd, t);
-	loan.n = 0;
-	READS(t, sizeof(struct timeval[2]));
-	return OF_FD(fd, shim_real.futimes(fd, t));
-}
-
-SHIM_EXPORT int futimens(int fd, const struct timespec t[2])
-{
-	struct shim_loan loan;
-	struct shim_scope s;
-
-	if (shim_is_quiet())
-		return shim_real.futimens(fd, t);
-	loan.n = 0;
-	READS(t, sizeof(struct timespec[2]));
-	return OF_FD(fd, shim_real.futimens(fd, t));
-}
+#define OF_A_DESCRIPTOR(name, times, len)                                                                    \
+	SHIM_EXPORT int name(int fd, times)                                                                  \
+	{                                                                                                    \
+		struct shim_loan loan;                                                                       \
+		struct shim_scope s;                                                                         \
+                                                                                                             \
+		if (shim_is_quiet())                                                                         \
+			return shim_real.name(fd, t);                                                        \
+		loan.n = 0;                                                                                  \
+		READS(t, len);                                                                               \
+		return OF_FD(fd, shim_real.name(fd, t));                                                     \
+	}
+OF_A_DESCRIPTOR(futimes, const struct timeval t[2], sizeof(struct timeval[2]))
+OF_A_DESCRIPTOR(futimens, const struct timespec t[2], sizeof(struct timespec[2]))
 
 /* Without a path it is the descriptor's file. */
 SHIM_EXPORT int futimesat(int dirfd, const char *path, const struct timeval t[2])
