@@ -4,8 +4,7 @@
  * commit holds, a writer's counters in it do not rise from page to page, and the first is at most one ahead
  * of the last: a store is never there without one that came before it.
  */
-#include "rig.h"
-#include "faulty_sys.h"
+#include "cut_rig.h"
 #include <sched.h>
 
 enum how { BY_STORE, BY_WRITE, BY_READ };
@@ -45,11 +44,6 @@ static uint64_t off_of(unsigned writer, uint64_t pg)
 static uint64_t get_acquire(const void *p)
 {
 	return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
-}
-
-static void put_release(void *p, uint64_t value)
-{
-	__atomic_store_n((uint64_t *)p, value, __ATOMIC_RELEASE);
 }
 
 /* read(2) from a pipe into the mapping, as a wrapper does it. */
@@ -180,46 +174,9 @@ static void check_equals_memory(struct crew *c)
 	}
 }
 
-/* Calls fn for the kernel's mappings that lie in [m, m + npages). Returns how many there are. */
-static unsigned for_each_kernel_mapping(const char *m, uint64_t npages, void (*fn)(const char *perms))
-{
-	FILE *s = fopen("/proc/self/maps", "re");
-	unsigned long start, stop_addr;
-	char line[512], perms[8];
-	unsigned n = 0;
-
-	assert_non_null(s);
-	while (fgets(line, sizeof(line), s)) {
-		assert_int_equal(sscanf(line, "%lx-%lx %7s", &start, &stop_addr, perms), 3);
-		if (stop_addr <= (uintptr_t)m || start >= (uintptr_t)m + npages * VM_PAGE)
-			continue;
-		fn(perms);
-		n++;
-	}
-	(void)fclose(s);
-	return n;
-}
-
-static void must_be_rw(const char *perms)
-{
-	if (rig_is_uffd())
-		assert_string_equal(perms, "rw-s");
-	else /* what was not stored into since is watched */
-		assert_memory_equal(perms, "r", 1);
-}
-
 static void must_be_read_only(const char *perms)
 {
 	assert_string_equal(perms, "r--s");
-}
-
-/* Nothing stays frozen. */
-static void check_protections(const char *m, uint64_t npages)
-{
-	unsigned n = for_each_kernel_mapping(m, npages, must_be_rw);
-
-	if (rig_is_uffd())
-		assert_int_equal(n, 1);
 }
 
 /* ---- cuts under writers ---- */
@@ -322,110 +279,6 @@ static void a_commit_holds_one_instant_of_two_mappings(struct rig *r)
 	check_protections(other, c.npages);
 }
 
-/* ---- the three phases, one by one (uffd) ---- */
-
-static struct {
-	char *m;
-	uint64_t npages;
-	uint64_t last_pg; /* stores go to one page after the other until there */
-	bool same_page;	  /* stores go to page 0 until it is frozen */
-	unsigned nstores;
-	unsigned nhot, nall; /* freezes */
-} phase;
-
-static int counting_mprotect(void *addr, size_t len, int prot)
-{
-	bool ours = (char *)addr >= phase.m && (char *)addr < phase.m + phase.npages * VM_PAGE;
-
-	if (ours && !(prot & PROT_WRITE)) {
-		phase.nall += len == phase.npages * VM_PAGE;
-		phase.nhot += len < phase.npages * VM_PAGE;
-	}
-	return vm_sys_linux.mprotect(addr, len, prot);
-}
-
-static struct vm_sys counting_sys;
-
-/* Stores after the pages of a round were copied, as another thread could. */
-static void store_meanwhile(struct rig_file *f, uint64_t pgoff)
-{
-	(void)f, (void)pgoff;
-	if (phase.nall || phase.nstores == phase.last_pg || (phase.same_page && phase.nhot))
-		return;
-	phase.nstores++;
-	put_release(phase.m + (phase.same_page ? 0 : phase.nstores * VM_PAGE), phase.nstores);
-}
-
-static void *idle_main(void *arg)
-{
-	char byte;
-
-	(void)!read(*(int *)arg, &byte, 1);
-	return NULL;
-}
-
-/* One commit while store_meanwhile stores; checks that its last store is in. */
-static void cut_with_stores(struct rig *r, uint64_t npages)
-{
-	uint64_t value;
-	pthread_t idle;
-	int p[2];
-
-	if (!rig_is_uffd())
-		skip(); /* segv freezes at once */
-	rig_open_sparse(r, npages * VM_PAGE);
-	phase.m = rig_map(r->h, 0, npages);
-	phase.npages = npages;
-	for (uint64_t pg = 0; pg < npages; pg++)
-		(void)rig_load8(phase.m + pg * VM_PAGE);
-	(void)rig_commit(r->h); /* reading a hole of an eager file looks like a store */
-	assert_int_equal(pipe(p), 0);
-	assert_int_equal(pthread_create(&idle, NULL, idle_main, &p[0]), 0); /* so that others could store */
-	counting_sys = vm_sys_linux;
-	counting_sys.mprotect = counting_mprotect;
-	faulty_use(&counting_sys);
-	rig_hook_at(r->f, RIG_STOREBLK, store_meanwhile, NULL);
-	put_release(phase.m, 100);
-	(void)rig_commit(r->h);
-	faulty_use(&vm_sys_linux);
-	(void)close(p[1]);
-	assert_int_equal(pthread_join(idle, NULL), 0);
-	(void)close(p[0]);
-	rig_get(r->f, phase.same_page ? 0 : phase.nstores * VM_PAGE, &value, sizeof(value));
-	assert_int_equal(value, phase.nstores);
-	assert_int_equal(rig_ndirty(r->h), 0);
-	check_protections(phase.m, npages);
-}
-
-static void a_program_that_pauses_is_never_frozen(struct rig *r)
-{
-	memset(&phase, 0, sizeof(phase));
-	phase.last_pg = 1;
-	cut_with_stores(r, 64);
-	assert_int_equal(phase.nstores, 1);
-	assert_int_equal(phase.nhot + phase.nall, 0);
-}
-
-static void pages_that_stay_hot_are_frozen_and_only_they(struct rig *r)
-{
-	memset(&phase, 0, sizeof(phase));
-	phase.last_pg = 1000;
-	phase.same_page = true;
-	cut_with_stores(r, 64);
-	assert_true(phase.nhot > 0);
-	assert_int_equal(phase.nall, 0);
-}
-
-static void a_program_that_wanders_is_frozen_whole_in_the_end(struct rig *r)
-{
-	memset(&phase, 0, sizeof(phase));
-	phase.last_pg = 60;
-	cut_with_stores(r, 64);
-	assert_true(phase.nhot > 0);
-	assert_true(phase.nall > 0);
-	assert_true(phase.nstores < 60);
-}
-
 /* ---- after the cut ---- */
 
 static void store_after_the_cut(struct rig_file *f, uint64_t pgoff)
@@ -508,9 +361,6 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_commit_keeps_the_order_between_threads),
 	RIG_BOTH(a_commit_holds_one_instant_of_writes_by_the_kernel),
 	RIG_EAGER(a_commit_holds_one_instant_of_two_mappings),
-	RIG_BOTH(a_program_that_pauses_is_never_frozen),
-	RIG_BOTH(pages_that_stay_hot_are_frozen_and_only_they),
-	RIG_BOTH(a_program_that_wanders_is_frozen_whole_in_the_end),
 	RIG_BOTH(a_store_after_the_cut_stays_dirty),
 	RIG_BOTH(a_cut_gives_no_more_rights_than_the_program_asked_for),
 	RIG_BOTH(a_failed_cut_leaves_the_writers_running_and_their_stores_dirty),
