@@ -227,6 +227,18 @@ static bool call_mmap(int fd)
 	return p != MAP_FAILED && munmap(p, PAGE) == 0;
 }
 
+/* What the kernel refuses at once shows what is added to the call, whatever else the process has mapped. */
+static bool call_mmap_refused(int fd)
+{
+	return mmap(NULL, 0, PROT_READ, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0) == MAP_FAILED;
+}
+
+static bool call_munmap_refused(int fd)
+{
+	(void)fd;
+	return munmap((void *)1, PAGE) != 0;
+}
+
 static bool call_open(int fd)
 {
 	(void)fd;
@@ -269,6 +281,9 @@ static int case_calls(bool two_threads)
 	time_calls("write", call_write, open("/dev/null", O_WRONLY));
 	time_calls("mmap", call_mmap, -1);
 	time_calls("mmap_file", call_mmap, open("/proc/self/exe", O_RDONLY));
+	time_calls("mmap_refused", call_mmap_refused, -1);
+	time_calls("mmap_file_refused", call_mmap_refused, open("/proc/self/exe", O_RDONLY));
+	time_calls("munmap_refused", call_munmap_refused, -1);
 	time_calls("open", call_open, -1);
 	return 0;
 }
