@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Offsets and lengths where numbers end. Each error is the file system's own, each success leaves what it says. */
+/* Offsets and lengths where numbers end. Each error is the file system's own, each success leaves what it
+ * says. */
 #include "fact.h"
 #include <limits.h>
 #include <linux/falloc.h>
@@ -83,7 +84,9 @@ static void at(off_t off)
 static void lengths(void)
 {
 	static const off_t len[] = {0, -1, MAX, MAX - 4095, 1ll << 62, LONG_MIN};
-	char buf[8], *p;
+	static char buf[8]; /* on the stack, its distance to the end of what a program may address is a draw
+			       of lots */
+	char *p;
 	volatile size_t huge = 0x7ffff000, huger = SIZE_MAX; /* what the compiler would warn of */
 	struct iovec *volatile few = &(struct iovec){buf, 1}, *volatile nowhere = (struct iovec *)8;
 
@@ -93,15 +96,18 @@ static void lengths(void)
 		result("keep size", fallocate(fd, FALLOC_FL_KEEP_SIZE, 4096, len[i]));
 		result("posix_fallocate", posix_fallocate(fd, 4096, len[i]));
 		if (len[i] <= 0 || len[i] == MAX) {
-			result("punch", fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, len[i]));
-			result("zero", fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 4096, len[i]));
+			result("punch",
+			       fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, len[i]));
+			result("zero",
+			       fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 4096, len[i]));
 		}
 		size("size");
 	}
 	puts("-- modes");
 	result("no such mode", fallocate(fd, 0x4000, 0, 4096));
 	result("punch without keeping", fallocate(fd, FALLOC_FL_PUNCH_HOLE, 0, 4096));
-	result("punch and zero", fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+	result("punch and zero",
+	       fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 0, 4096));
 	result("huge read", pread(fd, buf, huge, 1 << 20));
 	result("huger read", pread(fd, buf, huger, 1 << 20));
 	result("huger write", pwrite(fd, buf, huger, 0));
@@ -133,7 +139,8 @@ static void lengths(void)
 
 static void facts(void)
 {
-	static const off_t off[] = {MAX, MAX - 1, MAX - 2, MAX - 4095, MAX - 4096, -1, -2, LONG_MIN, 1ll << 62, 1ll << 50};
+	static const off_t off[] = {MAX, MAX - 1, MAX - 2,  MAX - 4095, MAX - 4096,
+				    -1,	 -2,	  LONG_MIN, 1ll << 62,	1ll << 50};
 	unsigned char *p;
 
 	fd = make("far.dat", NPAGES(2));
