@@ -57,6 +57,18 @@ enum vm_engine vm_engine(const char **ret_why)
 	return vm_engine_ops == &vm_engine_uffd ? VM_ENGINE_UFFD : VM_ENGINE_SEGV;
 }
 
+/* Where the child may not use what its parent opened before a seccomp filter, or before it gave up its privileges, it goes on
+ * with what works everywhere. */
+void vm_engine_fork_child(void)
+{
+	if (!vm_engine_ops->fork_child(&why_not_better))
+		return;
+	for (size_t i = 0; i < vm_nvmas; i++)
+		if (vm_vmas[i]->shared)
+			vm_engine_ops->detach(vm_vmas[i]);
+	vm_engine_ops = &vm_engine_segv;
+}
+
 bool vm_can_load_lazily(void)
 {
 	return vm_engine_ops == &vm_engine_uffd && vm_uffd_is_full();

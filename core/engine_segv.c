@@ -188,8 +188,9 @@ static int segv_flatten(struct vma *v)
 	return vm_sys->mprotect((void *)v->start, v->stop - v->start, PROT_NONE);
 }
 
-static int segv_fork_child(void)
+static int segv_fork_child(const char **ret_why)
 {
+	(void)ret_why;
 	return 0; /* the child has the parent's protections, and the parent's lists of writable pages */
 }
 

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static bool blind; /* no userfaultfd in this (forked) process: every page may have been stored into */
-
 /* ---- armed regions ---- */
 
 static uint64_t region_of(const struct vma *v, uint64_t pgoff)
@@ -101,8 +99,6 @@ static int arm(struct vma *v, uint64_t start, uint64_t stop,
 	uint64_t last = region_of(v, stop - 1), from, to, skip;
 	int err;
 
-	if (blind)
-		return 0;
 	for (uint64_t r = region_of(v, start); r <= last; r++) {
 		if (is_armed(v, r))
 			continue;
@@ -162,7 +158,7 @@ static int uffd_fill(struct vm_fileh *h, uint64_t pgoff, size_t npages, const vo
 	void *p;
 	int err;
 
-	if (!h->lazy || blind || !vm_uffd_is_full())
+	if (!h->lazy || !vm_uffd_is_full())
 		return vm_ram_fill_missing(&h->ram, pgoff, npages, buf, h->ctl->size);
 	for (size_t i = 0; i < vm_nvmas; i++) {
 		struct vma *v = vm_vmas[i];
@@ -187,7 +183,7 @@ static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
 {
 	int err = 0;
 
-	if (blind || !v->fileh->lazy)
+	if (!v->fileh->lazy)
 		return 0;
 	if (v->fileh->poison) /* marks that punching a hole leaves */
 		err = vm_sys->madvise((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, MADV_DONTNEED);
@@ -211,10 +207,8 @@ static int uffd_attach(struct vma *v)
 	uint64_t start, stop, skip, end = vm_vma_pgstop(v);
 	int err;
 
-	if (blind && v->fileh->lazy)
-		return -ENOTSUP; /* nobody could load its pages */
 	err = alloc_armed(v);
-	if (err || blind)
+	if (err)
 		return err;
 	err = v->fileh->lazy ? vm_uffd_need_thread() : 0;
 	if (!err)
@@ -339,7 +333,7 @@ static int scan(struct vma *v, uint64_t start, uint64_t stop)
 
 static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 {
-	int err = blind ? -ENOSYS : scan(v, start, stop);
+	int err = scan(v, start, stop);
 
 	/* the program locked itself in: a seccomp filter */
 	if (err != -ENOSYS && err != -EPERM && err != -EACCES)
@@ -366,7 +360,7 @@ static int uffd_flatten(struct vma *v)
 {
 	int err = vm_sys->mprotect((void *)v->start, v->stop - v->start, PROT_NONE);
 
-	return err || blind ? err : vm_uffd_unregister(v->start, v->stop - v->start);
+	return err ? err : vm_uffd_unregister(v->start, v->stop - v->start);
 }
 
 /* E1 */
@@ -374,7 +368,7 @@ static void uffd_check(struct vma *v)
 {
 	uint64_t pg, end = vm_vma_pgstop(v), stop, skip;
 
-	if (blind || !v->fileh->lazy || v->fileh->ctl->was_shared)
+	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
 		return;
 	for (pg = v->pgoff; (pg = vm_ram_next(&v->fileh->ram, pg, end, &stop)) < end;) {
 		BUG_ON(!is_armed(v, region_of(v, pg)));
@@ -382,14 +376,11 @@ static void uffd_check(struct vma *v)
 	}
 }
 
-static int uffd_fork_child(void)
+static int uffd_fork_child(const char **ret_why)
 {
-	const char *why;
-
 	vm_uffd_close();
 	vm_uffd_thread_fork_child();
-	blind = vm_uffd_open(&why) != 0; /* a seccomp filter, most likely; what is loaded can do without */
-	return 0;
+	return vm_uffd_open(ret_why);
 }
 
 const struct vm_engine_ops vm_engine_uffd = {

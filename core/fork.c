@@ -125,8 +125,7 @@ int vm_fork_child(void)
 	if (!vm_engine_ops)
 		return 0;
 	err = for_each_vma(map_again);
-	e = vm_engine_ops->fork_child();
-	err = err ? err : e;
+	vm_engine_fork_child();
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		h->stored_here = h->committed_here = false;
 		e = join(h);

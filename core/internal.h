@@ -203,6 +203,8 @@ int vm_harvest_all(struct vm_fileh *h);
  * lock held. */
 int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all);
 void vm_thaw(struct vm_fileh *h);
+/* In a forked child, before its mappings are armed. */
+void vm_engine_fork_child(void);
 
 /* ---- cut.c ---- */
 

@@ -216,8 +216,8 @@ struct vm_engine_ops {
 	int (*flatten)(struct vma *v);
 	/* Aborts when what it promises of v does not hold; optional. */
 	void (*check)(struct vma *v);
-	/* In a forked child, before attach is called for every vma again. */
-	int (*fork_child)(void);
+	/* In a forked child, before attach is called for every vma again. 0, or as start: it does not work there. */
+	int (*fork_child)(const char **ret_why);
 };
 
 #endif

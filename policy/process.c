@@ -86,11 +86,15 @@ void pol_fork_parent(void)
 
 void pol_fork_child(void)
 {
+	enum vm_engine was = vm_engine(NULL);
 	int err = vm_fork_child();
+	const char *why;
 
 	pol_lock_fork_child();
 	pol_control_fork_child();
 	pol_share_fork_child();
+	if (vm_engine(&why) != was)
+		pol_log(POL_LOG_INFO, "forked child: engine segv is in use: %s", why);
 	if (err)
 		pol_log(POL_LOG_ERROR, "forked child: managed mappings could not be armed (%s); those are gone from it",
 			pol_errno_name(err));
