@@ -10,26 +10,30 @@
 #include <sys/resource.h>
 #include <sys/mman.h>
 
-#define MAX_OWN 65536u /* several per managed file */
+#define MAX_OWN 65536u	  /* several per managed file */
+#define MAX_FD	(1 << 20) /* no descriptor of ours has a higher number */
+#define FEW	256u	  /* a limit that leaves none to spare for us */
 
 struct own {
 	int fd;
-	int *home; /* followed only to rewrite it: in a forked child it can lie on the stack of a thread that is gone */
+	int *home; /* followed only to rewrite it: in a forked child it can lie on the stack of a thread that
+		      is gone */
 };
 
 static struct vm_lock lock = VM_LOCK_INIT(VM_RANK_FD);
-static struct own *own;		/* (lock) array of MAX_OWN, [0, nown) used */
-static unsigned nown;		/* (lock) */
-static int lowest = INT32_MAX; /* no descriptor of ours was ever below (atomic) */
+static struct own *own;		     /* (lock) array of MAX_OWN, [0, nown) used */
+static unsigned nown;		     /* (lock) */
+static uint64_t is_own[MAX_FD / 64]; /* bit per number (lock; read without, in signal handlers, too) */
 
-/* The place to look for free numbers: above what programs use, below their limit. */
+/* The place to look for free numbers: above what programs use, below their limit, or beyond it where that is
+ * low (fdlimit.c). */
 static int floor_fd(void)
 {
 	struct rlimit rl;
 
-	if (vm_sys->getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur > 1u << 20)
-		return 1 << 19;
-	return rl.rlim_cur > 64 ? (int)(rl.rlim_cur - rl.rlim_cur / 4) : (int)(rl.rlim_cur / 2);
+	if (vm_sys->getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur >= MAX_FD)
+		return MAX_FD / 2;
+	return (int)(rl.rlim_cur <= FEW ? rl.rlim_cur : rl.rlim_cur - rl.rlim_cur / 4);
 }
 
 static int copy_high(int fd)
@@ -38,7 +42,21 @@ static int copy_high(int fd)
 
 	if (high == -EMFILE || high == -EINVAL)
 		high = vm_sys->fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	return high;
+	if (high < MAX_FD)
+		return high;
+	(void)vm_sys->close(high);
+	return -EMFILE;
+}
+
+/* Lock held. */
+static void set_own(int fd, bool own_now)
+{
+	uint64_t bit = 1ull << (fd % 64);
+
+	if (own_now)
+		__atomic_fetch_or(&is_own[fd / 64], bit, __ATOMIC_RELEASE);
+	else
+		__atomic_fetch_and(&is_own[fd / 64], ~bit, __ATOMIC_RELEASE);
 }
 
 static struct own *find_locked(int fd)
@@ -57,18 +75,17 @@ static int add(int fd, int *home)
 	vm_lock(&lock);
 	if (!own) {
 		void *p = vm_own_map(MAX_OWN * sizeof(*own), PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		err = vm_sys_err(p);
 		if (!err)
 			own = p;
 	}
-	if (!err && nown == MAX_OWN)
+	if (!err && (nown == MAX_OWN || fd >= MAX_FD))
 		err = -EMFILE;
 	if (!err) {
 		own[nown++] = (struct own){fd, home};
 		*home = fd;
-		if (fd < lowest)
-			__atomic_store_n(&lowest, fd, __ATOMIC_RELEASE);
+		set_own(fd, true);
 	}
 	vm_unlock(&lock);
 	return err;
@@ -108,6 +125,7 @@ void vm_fd_drop(int *fd)
 
 		BUG_ON(!o || o->home != fd);
 		*o = own[--nown];
+		set_own(*fd, false);
 		(void)vm_sys->close(*fd); /* a close error says nothing that a sync did not say before */
 		*fd = -1;
 	}
@@ -134,14 +152,7 @@ void vm_fd_swap(int *a, int *b)
 
 bool vm_fd_is_ours(int fd)
 {
-	bool ours;
-
-	if (fd < __atomic_load_n(&lowest, __ATOMIC_ACQUIRE))
-		return false;
-	vm_lock(&lock);
-	ours = find_locked(fd);
-	vm_unlock(&lock);
-	return ours;
+	return (unsigned)fd < MAX_FD && __atomic_load_n(&is_own[fd / 64], __ATOMIC_ACQUIRE) >> (fd % 64) & 1;
 }
 
 static int move_locked(int fd)
@@ -155,9 +166,9 @@ static int move_locked(int fd)
 	if (high < 0)
 		return high;
 	/* users read the home each time; a system call already inside keeps its file */
+	set_own(high, true);
 	o->fd = *o->home = high;
-	if (high < lowest)
-		__atomic_store_n(&lowest, high, __ATOMIC_RELEASE);
+	set_own(fd, false);
 	(void)vm_sys->close(fd);
 	return 0;
 }
@@ -188,14 +199,17 @@ int vm_fd_move(int fd)
 void vm_fd_fork_prepare(void)
 {
 	vm_lock(&lock);
+	vm_fdlimit_fork_prepare();
 }
 
 void vm_fd_fork_parent(void)
 {
+	vm_fdlimit_fork_parent();
 	vm_unlock(&lock);
 }
 
 void vm_fd_fork_child(void)
 {
+	vm_fdlimit_fork_child();
 	vm_unlock_fork_child(&lock);
 }

@@ -250,6 +250,9 @@ int vm_fileh_resize_busy(struct vm_fileh *h, uint64_t size);
 
 /* ---- fdtab.c ---- */
 
+void vm_fdlimit_fork_prepare(void);
+void vm_fdlimit_fork_parent(void);
+void vm_fdlimit_fork_child(void);
 void vm_fd_fork_prepare(void);
 void vm_fd_fork_parent(void);
 void vm_fd_fork_child(void);

@@ -6,6 +6,7 @@
  *	VM_RANK_MAP       the address map: which vma lies where         nothing
  *	VM_RANK_FILEH     one handle: page states, size, transaction    MAP
  *	VM_RANK_FD        the table of our own descriptors              MAP, FILEH
+ *	VM_RANK_LIMIT     the soft limit of descriptors, while raised   MAP, FILEH, FD
  *
  * A thread takes locks in rising rank and at most one of a rank (fork, which takes all, is the exception and
  *says so). Checked in every build. No lock is held while a backend or the program runs.
@@ -22,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum vm_rank { VM_RANK_MAP = 1, VM_RANK_FILEH, VM_RANK_FD };
+enum vm_rank { VM_RANK_MAP = 1, VM_RANK_FILEH, VM_RANK_FD, VM_RANK_LIMIT };
 
 struct vm_lock {
 	union {

@@ -37,7 +37,7 @@ static inline long sys4(long nr, long a, long b, long c, long d)
 
 static int sys_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
-	return (int)sys4(__NR_openat, dirfd, (long)path, flags, (long)mode);
+	return (int)vm_sys_fd(__NR_openat, dirfd, (long)path, flags, (long)mode);
 }
 
 static int sys_close(int fd)
@@ -167,7 +167,7 @@ static int sys_flock(int fd, int operation)
 
 static int sys_fcntl(int fd, int cmd, long arg)
 {
-	return (int)sys3(__NR_fcntl, fd, cmd, arg);
+	return (int)vm_sys_fd(__NR_fcntl, fd, cmd, arg, 0);
 }
 
 static int sys_renameat(int olddirfd, const char *oldpath, int newdirfd, const char *newpath)
@@ -187,7 +187,7 @@ static ssize_t sys_readlinkat(int dirfd, const char *path, char *buf, size_t len
 
 static int sys_memfd_create(const char *name, unsigned flags)
 {
-	return (int)sys3(__NR_memfd_create, (long)name, flags, 0);
+	return (int)vm_sys_fd(__NR_memfd_create, (long)name, flags, 0, 0);
 }
 
 static void *sys_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
@@ -239,7 +239,7 @@ static int sys_ioctl(int fd, unsigned long request, void *arg)
 
 static int sys_userfaultfd(int flags)
 {
-	return (int)sys3(__NR_userfaultfd, flags, 0, 0);
+	return (int)vm_sys_fd(__NR_userfaultfd, flags, 0, 0, 0);
 }
 
 static int sys_futex(uint32_t *word, int op, uint32_t val, const struct timespec *timeout)
@@ -298,7 +298,7 @@ static int sys_poll(struct pollfd *fds, unsigned nfds, int msec)
 
 static int sys_accept4(int fd, int flags)
 {
-	return (int)sys4(__NR_accept4, fd, 0, 0, flags);
+	return (int)vm_sys_fd(__NR_accept4, fd, 0, 0, flags);
 }
 
 static int sys_bind(int fd, const struct sockaddr *addr, unsigned len)

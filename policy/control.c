@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #define NCLIENTS   8
 #define IDLE_USEC  (60u * 1000000u) /* a client that is silent this long goes */
@@ -102,10 +103,10 @@ static void open_socket(void)
 
 static int open_event(void)
 {
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int fd = (int)vm_sys_fd(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK, 0, 0);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	event_fd = fd;
 	return vm_fd_adopt(&event_fd);
 }

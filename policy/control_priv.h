@@ -69,6 +69,8 @@ void pol_client_close(struct pol_client *c);
 /* The runtime directory, when nobody else can put anything there. 0, or -errno with the reason in why. The descriptor is the
  * caller's to close. */
 int pol_runtime_dir_open(const char *dir, bool create, int *ret_fd, char *why, size_t whylen);
+/* A socket of ours, non-blocking: its number, or -errno. */
+int pol_socket_new(int type);
 /* bind or connect fd, by a name in the directory. */
 int pol_socket_name(int fd, int dirfd, const char *name, bool connect_only);
 /* pol_socket_listen and pol_socket_unlink of another name and type. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -63,10 +64,15 @@ int pol_socket_name(int fd, int dirfd, const char *name, bool connect_only)
 			    : vm_sys->bind(fd, (struct sockaddr *)&addr, sizeof(addr));
 }
 
+int pol_socket_new(int type)
+{
+	return (int)vm_sys_fd(SYS_socket, AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0);
+}
+
 /* A socket that nobody listens at any more: of a process that had this pid, or of this one before an exec. */
 static bool is_stale(int dirfd, const char *name, int type)
 {
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = pol_socket_new(type);
 	struct stat st;
 	bool stale;
 
@@ -85,9 +91,9 @@ int pol_socket_listen_as(const char *dir, const char *name, int type, int *ret_f
 	err = pol_runtime_dir_open(dir, true, &dirfd, why, whylen);
 	if (err)
 		goto out;
-	fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = pol_socket_new(type);
 	if (fd < 0) {
-		err = -errno;
+		err = fd;
 		goto close_dir;
 	}
 	err = pol_socket_name(fd, dirfd, name, false);

@@ -183,9 +183,9 @@ static int dial(int dirfd, int32_t pid, int *ret_s)
 	char name[32];
 	int err;
 
-	*ret_s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	*ret_s = pol_socket_new(SOCK_SEQPACKET);
 	if (*ret_s < 0)
-		return -errno;
+		return *ret_s;
 	err = vm_fd_adopt(ret_s);
 	if (err)
 		return err;

@@ -8,7 +8,6 @@
  */
 #include "real.h"
 #include "fd.h"
-#include <sys/resource.h>
 
 #define UNKNOWN SHIM_FD_UNKNOWN
 
@@ -107,31 +106,9 @@ bool shim_fd_is_managed(int fd)
 	return SHIM_FD_IS_FILE(shim_fd_word(fd));
 }
 
-/* Where policy can keep its descriptors: high. Below, the answer needs no lock, so nothing to enter for. */
-static int hidden_floor(void)
-{
-	static atomic_int floor_fd;
-	struct rlimit rl;
-	int fd = atomic_load_explicit(&floor_fd, memory_order_relaxed);
-
-	if (fd)
-		return fd;
-	fd = shim_real.getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 1024 ? (int)rl.rlim_cur / 2 : 512;
-	atomic_store_explicit(&floor_fd, fd, memory_order_relaxed);
-	return fd;
-}
-
 bool shim_fd_is_hidden(int fd)
 {
-	struct shim_scope s;
-	bool ours;
-
-	if (fd < hidden_floor())
-		return pol_fd_is_ours(fd) && !shim_is_stranger();
-	shim_enter(&s);
-	ours = pol_fd_is_ours(fd);
-	shim_leave(&s);
-	return ours && !shim_is_stranger();
+	return pol_fd_is_ours(fd) && !shim_is_stranger();
 }
 
 bool shim_fd_forget(int fd)

@@ -98,6 +98,8 @@ void *vm_own_grow(void *p, size_t len, size_t new_len);
 
 /* Any other call: its result, or -errno. */
 long vm_sys_raw(long nr, long a, long b, long c, long d, long e, long f);
+/* One that makes a descriptor of ours: when the program's soft limit leaves none, beyond it. */
+long vm_sys_fd(long nr, long a, long b, long c, long d);
 
 /* Whole-buffer forms: go on after short counts and EINTR. 0 or -errno; reading past the end gives zeros. */
 int vm_sys_pread_full(int fd, void *buf, size_t len, off_t off);

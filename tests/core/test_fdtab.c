@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
 #include "faulty_sys.h"
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static int plain(void)
@@ -101,6 +102,31 @@ static void a_limit_that_leaves_no_high_numbers_is_lived_with(struct rig *r)
 	assert_int_equal(rig_reap(pid), 0);
 }
 
+static void a_program_that_has_no_numbers_left_keeps_those_it_has_and_its_limit(struct rig *r)
+{
+	pid_t pid = fork();
+
+	(void)r;
+	if (pid == 0) {
+		struct rlimit rl, now;
+		int fd, last = 0, next;
+
+		if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_max < 128)
+			_exit(0);
+		rl.rlim_cur = 64;
+		(void)setrlimit(RLIMIT_NOFILE, &rl);
+		while ((next = dup(0)) >= 0)
+			last = next;
+		fd = vm_sys->memfd_create("full", MFD_CLOEXEC);
+		if (fd < 64 || vm_fd_adopt(&fd) || fd < 64 || !vm_fd_is_ours(fd) || dup(0) >= 0)
+			_exit(1);
+		(void)getrlimit(RLIMIT_NOFILE, &now);
+		(void)close(last);
+		_exit(now.rlim_cur == rl.rlim_cur && now.rlim_max == rl.rlim_max && dup(0) == last ? 0 : 2);
+	}
+	assert_int_equal(rig_reap(pid), 0);
+}
+
 static void what_cannot_be_adopted_is_closed_and_reported(struct rig *r)
 {
 	int fd = plain(), was = fd;
@@ -134,6 +160,7 @@ static const struct rig_case cases[] = {
 	RIG_EAGER(two_homes_can_exchange_their_numbers),
 	RIG_BOTH(a_handle_goes_on_when_its_descriptors_move),
 	RIG_EAGER(a_limit_that_leaves_no_high_numbers_is_lived_with),
+	RIG_EAGER(a_program_that_has_no_numbers_left_keeps_those_it_has_and_its_limit),
 	RIG_EAGER(what_cannot_be_adopted_is_closed_and_reported),
 	RIG_EAGER(what_cannot_move_stays_and_works),
 };
