@@ -14,6 +14,7 @@
 
 static enum pol_log_level level_now = POL_LOG_WARN;
 static int log_fd = -1;	 /* the log file (adopted), or -1: stderr */
+static const char *to_open; /* the log file, as long as nothing was said (atomic) */
 static dev_t stderr_dev; /* what stderr was at start */
 static ino_t stderr_ino;
 
@@ -37,7 +38,6 @@ static bool stderr_is_for_messages(void)
 void pol_log_open(enum pol_log_level level, const char *file)
 {
 	struct stat st;
-	int fd, err = 0;
 
 	level_now = level;
 	if (!vm_sys->fstat(STDERR_FILENO, &st)) {
@@ -46,10 +46,18 @@ void pol_log_open(enum pol_log_level level, const char *file)
 	}
 	if (log_fd >= 0)
 		vm_fd_drop(&log_fd);
-	if (!file || level == POL_LOG_OFF)
+	__atomic_store_n(&to_open, level == POL_LOG_OFF ? NULL : file, __ATOMIC_RELEASE);
+}
+
+void pol_log_need_file(void)
+{
+	const char *file = __atomic_load_n(&to_open, __ATOMIC_ACQUIRE);
+	int fd, err = 0;
+
+	/* another thread's line at this very moment goes to stderr */
+	if (!file || !__atomic_exchange_n(&to_open, NULL, __ATOMIC_ACQ_REL))
 		return;
-	fd = vm_sys->openat(AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-			    0600);
+	fd = vm_sys->openat(AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (fd < 0) {
 		err = fd;
 	} else {
@@ -76,13 +84,15 @@ bool pol_log_is_on(enum pol_log_level level)
 void pol_log(enum pol_log_level level, const char *fmt, ...)
 {
 	static const char *const names[] = {"", "error", "warning", "info", "debug"};
-	int saved = errno, fd = log_fd;
+	int saved = errno, fd;
 	char line[LINE_MAX_LEN];
 	size_t len;
 	va_list ap;
 
 	if (!pol_log_is_on(level))
 		return;
+	pol_log_need_file();
+	fd = log_fd;
 	len = (size_t)snprintf(line, sizeof(line), "txmap[%d]: %s: ", vm_sys->getpid(), names[level]);
 	va_start(ap, fmt);
 	(void)vsnprintf(line + len, sizeof(line) - len, fmt, ap); /* a longer line is cut */
@@ -113,5 +123,6 @@ bool pol_log_is_file(const struct stat *st)
 {
 	struct stat log;
 
+	pol_log_need_file();
 	return log_fd >= 0 && !vm_sys->fstat(log_fd, &log) && log.st_ino == st->st_ino && log.st_dev == st->st_dev;
 }

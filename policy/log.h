@@ -6,7 +6,10 @@
 #include "config.h"
 #include <sys/stat.h>
 
+/* The file, if any, is there from the first message on: a process that has nothing to say leaves none. */
 void pol_log_open(enum pol_log_level level, const char *file);
+/* Open it now: what is said from here on may be said in a signal handler. */
+void pol_log_need_file(void);
 /* Is it the log file? */
 bool pol_log_is_file(const struct stat *st);
 /* At run time; the place stays. Any context. */

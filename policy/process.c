@@ -60,6 +60,7 @@ int pol_engine_start(void)
 		pol_unlock();
 		return 0;
 	}
+	pol_log_need_file();
 	err = vm_start((enum vm_engine)config->engine);
 	pol_unlock();
 	if (err)

@@ -119,6 +119,25 @@ static void a_log_file_is_private_and_appended_to(void **state)
 static void say_by_bad_file(void)
 {
 	pol_log_open(POL_LOG_WARN, "/nowhere/log");
+	pol_log(POL_LOG_WARN, "but this");
+	pol_log_open(POL_LOG_WARN, NULL);
+}
+
+static void a_log_file_is_made_by_the_first_message(void **state)
+{
+	char path[96];
+	struct stat st;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/late", dir);
+	pol_log_open(POL_LOG_WARN, path);
+	pol_log(POL_LOG_INFO, "not this");
+	assert_int_equal(stat(path, &st), -1);
+	pol_log(POL_LOG_WARN, "but this");
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(pol_log_is_file(&st));
+	pol_log_open(POL_LOG_WARN, NULL);
+	assert_int_equal(unlink(path), 0);
 }
 
 static void a_log_file_that_cannot_be_opened_is_told_on_stderr(void **state)
@@ -129,6 +148,7 @@ static void a_log_file_that_cannot_be_opened_is_told_on_stderr(void **state)
 	logged(text, sizeof(text), say_by_bad_file);
 	assert_non_null(strstr(text, "/nowhere/log"));
 	assert_non_null(strstr(text, "ENOENT"));
+	assert_non_null(strstr(text, "but this"));
 }
 
 static int setup(void **state)
@@ -162,6 +182,7 @@ int main(void)
 		cmocka_unit_test(a_message_never_goes_into_a_data_file),
 		cmocka_unit_test(a_log_file_is_private_and_appended_to),
 		cmocka_unit_test(a_log_file_that_cannot_be_opened_is_told_on_stderr),
+		cmocka_unit_test(a_log_file_is_made_by_the_first_message),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
