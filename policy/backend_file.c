@@ -258,8 +258,8 @@ static int file_getsize(struct vm_bigfile *f, uint64_t *ret_size)
 {
 	int changed = pol_file_look(f, true);
 
-	if (changed > 0) /* whoever asks for the size goes by it */
-		changed = file_changed(f, 1);
+	if (changed > 0) /* the file's own size counts. Whether the change is accepted is another question */
+		changed = pol_file_checkpoint(f);
 	return changed < 0 ? changed : pol_file_size(f, ret_size);
 }
 

@@ -97,8 +97,8 @@ struct vm_backend_ops {
 	int (*idle)(struct vm_bigfile *f);
 	/* f->path is another now; nothing is held by the old one (idle), except by others who have f, too; optional. */
 	void (*moved)(struct vm_bigfile *f);
-	/* Was the storage changed by somebody else since the last commit, load of the size, or accept? Returns 1
-	 * or 0. With accept != 0 the present state becomes the one to compare with. Optional. */
+	/* Was the storage changed by somebody else since the last commit, or accept? Returns 1 or 0. With accept != 0 the
+	 * present state becomes the one to compare with. Optional. */
 	int (*changed)(struct vm_bigfile *f, int accept);
 	/* The program is about to set, or (done) has set, the storage's times: that is no change. Optional. */
 	void (*times)(struct vm_bigfile *f, int done);

@@ -117,7 +117,7 @@ t_dirty() {
 	order 'store 0 mine' ok
 	rewrite a.dat THEY 4096
 	txmap invalidate "$pid"; is 1; errs 'EBUSY'
-	order 'load 0 4' mine; order 'load 4096 4' oooo
+	order 'load 0 4' mine; order 'load 4096 4' oooo; order msync EBUSY
 	txmap discard "$pid"; is 0
 	order 'load 0 4' oooo
 	txmap invalidate "$pid"; is 0
