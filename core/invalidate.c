@@ -24,6 +24,7 @@ struct plan {
 	uint64_t size;		/* new size */
 	uint64_t storage_size;	/* the storage's, when whole */
 	bool whole;		/* storage and handle agree on the size afterwards */
+	uint64_t ndirty;	/* when whole: dirty pages that go, as it turned out */
 };
 
 static bool is_dropped(const struct plan *p, enum vm_page_state s, uint64_t pgoff)
@@ -189,6 +190,8 @@ static int start_drop(struct vm_fileh *h, struct plan *p, bool in_place, uint64_
 		if (err)
 			return err;
 	}
+	if (p->dirty)
+		p->ndirty = ctl->npages[VM_DIRTY];
 	ctl->torn |= p->dirty; /* until all of it has gone */
 	if (p->whole) {
 		ctl->size_committed = p->storage_size;
@@ -290,7 +293,9 @@ static int find_size(struct vm_fileh *h, struct plan *p)
 	return err;
 }
 
-int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty, uint64_t *ret_npages)
+/* Busy. */
+static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
+		      struct vm_dropped *ret)
 {
 	struct plan p = {
 		.start = off >> VM_PAGE_SHIFT,
@@ -301,22 +306,46 @@ int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_
 		.clean_from = UINT64_MAX,
 		.whole = !off && !len,
 	};
-	uint64_t npages = 0;
+	int err;
+
+	if (len && vm_npages(off + len) < p.stop)
+		p.stop = vm_npages(off + len);
+	err = find_size(h, &p);
+	if (!err)
+		err = drop_pages(h, &p, &ret->npages);
+	/* what the storage is now has been taken note of: later commits compare with this state */
+	if (!err && h->file->ops->changed)
+		(void)h->file->ops->changed(h->file, 1);
+	ret->ndirty = p.ndirty;
+	return err;
+}
+
+int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
+			uint64_t *ret_npages)
+{
+	struct vm_dropped dropped = {0};
 	int err;
 
 	if (len && off + len < off)
 		return -EINVAL;
-	if (len && vm_npages(off + len) < p.stop)
-		p.stop = vm_npages(off + len);
 	vm_fileh_begin_busy(h);
-	err = find_size(h, &p);
-	if (!err)
-		err = drop_pages(h, &p, &npages);
-	/* what the storage is now has been taken note of: later commits compare with this state */
-	if (!err && h->file->ops->changed)
-		(void)h->file->ops->changed(h->file, 1);
+	err = invalidate(h, off, len, on_dirty, &dropped);
 	vm_fileh_end_busy(h);
 	if (ret_npages)
-		*ret_npages = npages;
+		*ret_npages = dropped.npages;
 	return err;
+}
+
+int vm_fileh_refresh(struct vm_fileh *h, bool anyway, enum vm_on_dirty on_dirty, struct vm_dropped *ret)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+	int err, changed;
+
+	*ret = (struct vm_dropped){0};
+	vm_fileh_begin_busy(h);
+	err = changed = ops->changed ? ops->changed(h->file, 0) : 0;
+	if (changed > 0 || (!changed && anyway))
+		err = invalidate(h, 0, 0, changed ? on_dirty : VM_DIRTY_KEEP, ret);
+	vm_fileh_end_busy(h);
+	return err ? err : changed;
 }

@@ -123,6 +123,13 @@ int vm_fileh_discard(struct vm_fileh *h);
  * -EBUSY: VM_DIRTY_FAIL and a page is dirty; nothing was dropped. */
 int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
 			uint64_t *ret_npages);
+/* Look whether the storage was changed by somebody else: then all of it is invalidated. anyway: clean pages are loaded again
+ * also when it does not seem so. 1: it was changed; 0; -errno. */
+struct vm_dropped {
+	uint64_t npages;
+	uint64_t ndirty; /* of them with stores that were not committed */
+};
+int vm_fileh_refresh(struct vm_fileh *h, bool anyway, enum vm_on_dirty on_dirty, struct vm_dropped *ret);
 /* Committed data to its final place. */
 int vm_fileh_checkpoint(struct vm_fileh *h);
 /* The process may end, or begin another program, at any moment: others who have the handle know all its stores; if there

@@ -125,6 +125,43 @@ static void a_storage_that_became_shorter_takes_kept_stores_not_along(struct rig
 	assert_int_equal(rig_size(r->f), 8 * VM_PAGE);
 }
 
+static void a_refresh_takes_in_what_changed_and_says_what_it_cost(struct rig *r)
+{
+	struct vm_dropped d;
+	char *m = with_a_store(r);
+
+	rig_fail_none(r->f);
+	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_FAIL, &d), -EBUSY);
+	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
+	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_DROP, &d), 1);
+	assert_int_equal((uint8_t)rig_load8(m + 3 * VM_PAGE), 200);
+	assert_int_equal(d.npages, 8);
+	assert_int_equal(d.ndirty, 1);
+	assert_int_equal(rig_ndirty(r->h), 0);
+}
+
+static void a_refresh_of_what_did_not_change_drops_no_store(struct rig *r)
+{
+	struct vm_dropped d;
+	char *m = with_a_store(r);
+
+	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_KEEP, &d), 1); /* taken note of */
+	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_DROP, &d), 0);
+	assert_int_equal(d.npages, 0);
+	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
+	/* a change that size and time do not tell */
+	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 200);
+	rig_put_byte(r->f, 4 * VM_PAGE, 201);
+	r->f->seen_version = r->f->version;
+	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_DROP, &d), 0);
+	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 200);
+	assert_int_equal(vm_fileh_refresh(r->h, true, VM_DIRTY_DROP, &d), 0);
+	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 201);
+	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
+	assert_int_equal(d.ndirty, 0);
+	assert_int_equal(rig_ndirty(r->h), 1);
+}
+
 /* ---- size ---- */
 
 static void the_storages_new_size_comes_with_the_whole_file(struct rig *r)
@@ -372,6 +409,8 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(keeping_keeps_the_stores_and_renews_the_rest),
 	RIG_BOTH(failing_on_a_store_drops_nothing),
 	RIG_BOTH(a_storage_that_became_shorter_takes_kept_stores_not_along),
+	RIG_BOTH(a_refresh_takes_in_what_changed_and_says_what_it_cost),
+	RIG_BOTH(a_refresh_of_what_did_not_change_drops_no_store),
 	RIG_BOTH(the_storages_new_size_comes_with_the_whole_file),
 	RIG_BOTH(a_size_that_is_not_committed_stays),
 	RIG_BOTH(pages_of_one_invalidation_change_at_one_instant),
