@@ -14,10 +14,9 @@ static const struct {
 	enum pol_opt opt;
 	const char *word;
 } unavailable[] = {
-	{POL_OPT_commit, "exec"},     {POL_OPT_commit, "unlock"},    {POL_OPT_invalidate, "change"},
-	{POL_OPT_invalidate, "lock"}, {POL_OPT_scope, "group"},	     {POL_OPT_share, "process"},
-	{POL_OPT_backend, "sqlite"},  {POL_OPT_backend, "postgres"}, {POL_OPT_memory, NULL},
-	{POL_OPT_huge, "thp"},	      {POL_OPT_huge, "2M"},
+	{POL_OPT_scope, "group"},      {POL_OPT_share, "process"}, {POL_OPT_backend, "sqlite"},
+	{POL_OPT_backend, "postgres"}, {POL_OPT_memory, NULL},	   {POL_OPT_huge, "thp"},
+	{POL_OPT_huge, "2M"},
 };
 
 static bool is_available(enum pol_opt o, const char *word, size_t len)
@@ -189,9 +188,6 @@ static int parse_commit_word(const char *word, size_t len, struct pol_rule *r, c
 	}
 	*ret_reason = "unknown event";
 	if (!events)
-		return -EINVAL;
-	*ret_reason = "not available in this version";
-	if (!is_available(POL_OPT_commit, word, namelen))
 		return -EINVAL;
 	*ret_reason = "an event is named twice";
 	if (r->commit & events)

@@ -30,6 +30,7 @@ struct pol_file {
 	unsigned refs;		     /* callers at work */
 	unsigned nending;	     /* callers that took away what may be the last use, and wait for refs and busy */
 	unsigned nfds;		     /* the program's descriptors */
+	bool told_change;	     /* that the change of the file by others could not be taken in */
 	bool has_stream;	     /* a stdio stream of libc's own was opened on it */
 	bool busy;		     /* going live or ending: others wait */
 	bool fd_writable;	     /* may file.fd be written, whoever uses it? */
@@ -93,6 +94,8 @@ int pol_file_recover(const struct pol_file *m);
 void pol_file_drop_descriptors(struct pol_file *m);
 /* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */
 int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
+/* If m's rule says that changes by others are seen: look for one now. Logs. */
+void pol_see_change(struct pol_file *m);
 /* The file of a handle, with a reference, or NULL. */
 struct pol_file *pol_file_of_handle(struct vm_fileh *h);
 /* The live file after prev (NULL: the first), with a reference; prev's is given back. NULL: there are no more. */

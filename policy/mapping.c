@@ -188,6 +188,7 @@ int pol_mmap(struct pol_file *m, int fd, void *addr, size_t len, int prot, int f
 		if (err)
 			return m->h ? err : refused(m, err);
 	}
+	pol_see_change(m);
 	err = touched_get(&t, addr, flags & MAP_FIXED ? len : 0); /* what is there goes, if the call succeeds */
 	if (!err)
 		err = vm_map(m->h, addr, len, prot, flags, (uint64_t)off, writable, ret_addr);

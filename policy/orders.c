@@ -225,7 +225,7 @@ void pol_managed_deferred(void)
 			(void)pol_commit_file(m, !m->rule->lazy, false, &res); /* MS_ASYNC has nobody to tell: logged */
 }
 
-#define DIRTY_POLL_USEC 500000u /* only for rules with a dirty limit */
+#define POLL_USEC 500000u /* only for rules with a dirty limit, and those that see changes */
 
 /* Earlier of two times, 0 meaning never. */
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -250,6 +250,7 @@ static uint64_t tick_one(struct pol_file *m, uint64_t now)
 		(void)pol_event(m, POL_EV_INTERVAL); /* logged; the next interval tries again */
 		m->next_interval_usec = pol_now_usec(CLOCK_MONOTONIC) + m->rule->interval_usec;
 	}
+	pol_see_change(m);
 	if (m->rule->dirty_limit && is_over_dirty_limit(m))
 		(void)pol_event(m, POL_EV_DIRTY);
 	if (m->checkpoint_usec && now >= m->checkpoint_usec) {
@@ -260,7 +261,8 @@ static uint64_t tick_one(struct pol_file *m, uint64_t now)
 		m->checkpoint_usec = 0;
 	}
 	next = earlier(m->next_interval_usec, m->checkpoint_usec);
-	return m->rule->dirty_limit ? earlier(next, now + DIRTY_POLL_USEC) : next;
+	return m->rule->dirty_limit || m->rule->invalidate == POL_INV_CHANGE ? earlier(next, now + POLL_USEC)
+									     : next;
 }
 
 int64_t pol_managed_tick(void)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* When a commit happens by itself: event × rule → action. */
+/* When a commit happens by itself: event × rule → action. And when a change by others is taken in. */
 #include "managed_priv.h"
 #include "log.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* A commit of its own waits for the disk where the program asked for that; the others may be lazy. An end of use
@@ -22,6 +25,7 @@ static const struct trigger {
 	[POL_EV_TERM]	     = { POL_EV_TERM,	   false, true,	 false },
 	[POL_EV_EXEC]	     = { POL_EV_EXEC,	   false, true,	 false },
 	[POL_EV_MUNMAP]	     = { POL_EV_MUNMAP,	   false, true,	 false },
+	[POL_EV_UNLOCK]	     = { POL_EV_UNLOCK,	   false, true,	 false },
 	[POL_EV_INTERVAL]    = { POL_EV_INTERVAL,  false, false, false },
 	[POL_EV_DIRTY]	     = { POL_EV_DIRTY,	   false, false, false },
 };
@@ -71,19 +75,108 @@ int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_c
 	return err;
 }
 
+/* ---- changes by others ---- */
+
+/* anyway: clean pages are loaded again also when size and time do not tell of a change. */
+static void refresh(struct pol_file *m, bool anyway)
+{
+	struct vm_dropped d;
+	int err = vm_fileh_refresh(m->h, anyway, (enum vm_on_dirty)m->rule->on_invalid_dirty, &d);
+
+	if (err < 0 && !__atomic_exchange_n(&m->told_change, true, __ATOMIC_RELAXED))
+		pol_file_failed(m, "invalidate: what somebody else changed is not taken in", err);
+	if (err >= 0)
+		__atomic_store_n(&m->told_change, false, __ATOMIC_RELAXED);
+	if (err > 0 && d.ndirty)
+		pol_log(POL_LOG_WARN,
+			"%s: changed by somebody else; %llu pages with stores that were not committed are "
+			"dropped",
+			m->path, (unsigned long long)d.ndirty);
+	else if (err > 0)
+		pol_log(POL_LOG_INFO, "%s: changed by somebody else: invalidated", m->path);
+}
+
+void pol_see_change(struct pol_file *m)
+{
+	if (m->h && m->rule->invalidate == POL_INV_CHANGE)
+		refresh(m, false);
+}
+
+/* Whoever had the lock before may have stored within one tick of the clock that dates our last commit: size
+ * and time do not tell. */
+static void lock_taken(struct pol_file *m)
+{
+	if (m->rule->invalidate == POL_INV_LOCK)
+		refresh(m, true);
+	else
+		pol_see_change(m);
+}
+
+/* Hosts that take turns by locks: a journal that is replayed after a crash here must not undo what the next
+ * owner stores. */
+static int unlocking(struct pol_file *m, int err)
+{
+	if (err || m->rule->invalidate != POL_INV_LOCK)
+		return err;
+	err = vm_fileh_checkpoint(m->h);
+	if (err)
+		pol_file_failed(m, "checkpoint before the lock is given up", err);
+	return err;
+}
+
+/* Has the program a lock that goes with fd? The kernel tells by lines in fdinfo; who cannot know believes so.
+ */
+static bool is_locked(int fd)
+{
+	char name[40], text[1024];
+	ssize_t n;
+	int from;
+
+	(void)snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", fd);
+	from = vm_sys->openat(AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);
+	if (from < 0)
+		return true;
+	n = vm_sys->read(from, text, sizeof(text) - 1);
+	(void)vm_sys->close(from); /* was only read */
+	text[n > 0 ? n : 0] = 0;
+	return n < 0 || strstr(text, "\nlock:");
+}
+
+int pol_fd_close_locked(struct pol_file *m, int fd)
+{
+	bool unlocks = m->h && (m->rule->commit & (1u << POL_EV_UNLOCK)) && is_locked(fd);
+	int err = unlocks ? pol_event(m, POL_EV_UNLOCK) : 0, e = pol_fd_close(m);
+
+	return err ? err : e;
+}
+
+/* ---- events ---- */
+
 int pol_event(struct pol_file *m, enum pol_event ev)
 {
 	const struct trigger *t = &triggers[ev];
 	struct vm_commit_result res;
+	int err;
 
-	if (!m->h || !(m->rule->commit & (1u << t->setting)))
+	if (!m->h)
+		return 0;
+	if (ev == POL_EV_LOCK) {
+		lock_taken(m);
+		return 0;
+	}
+	if (!(m->rule->commit & (1u << t->setting)))
 		return 0;
 	if (t->later) {
 		__atomic_or_fetch(&m->wanted, POL_WANT_COMMIT, __ATOMIC_SEQ_CST);
 		pol_control_kick();
 		return 0;
 	}
-	return pol_commit_file(m, t->asked || !m->rule->lazy, t->own_only, &res);
+	err = pol_commit_file(m, t->asked || !m->rule->lazy, t->own_only, &res);
+	if (ev == POL_EV_UNLOCK)
+		return unlocking(m, err);
+	if (!err && t->asked)
+		pol_see_change(m);
+	return err;
 }
 
 int pol_event_all(enum pol_event ev)

@@ -22,6 +22,9 @@
 #ifndef SHIM_TAKE_CLOSE
 #define SHIM_TAKE_CLOSE(x)
 #endif
+#ifndef SHIM_TAKE_LOCK
+#define SHIM_TAKE_LOCK(x)
+#endif
 #ifndef SHIM_TAKE_RW
 #define SHIM_TAKE_RW(x)
 #endif

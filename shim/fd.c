@@ -225,5 +225,5 @@ int shim_fd_closing(int fd)
 {
 	struct pol_file *m = exchange(fd, UNKNOWN);
 
-	return m ? pol_fd_close(m) : 0;
+	return m ? pol_fd_close_locked(m, fd) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors end, are copied, are overwritten, give up a lock.
+ * Descriptors end, are copied, are overwritten.
  *
  * Those of our own do not exist for the program: EBADF, never closed, and moved out of the way of a dup2. A
  * vfork child has a descriptor table of its own over its parent's memory, so nothing is recorded for it.
@@ -9,8 +9,8 @@
 #include "enter.h"
 #include "own.h"
 #include "buf.h"
-#include "copy.h"
 #include "fd.h"
+#include "locks.h"
 #include <linux/close_range.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -198,29 +198,12 @@ SHIM_EXPORT int dup3(int oldfd, int newfd, int flags)
 	return err ? (int)shim_return(err) : copied(oldfd, shim_real.dup3(oldfd, newfd, flags));
 }
 
-/* The program gives up its lock: what it stored under it is due before. */
-static int unlocking(int fd)
-{
-	struct shim_scope s;
-
-	if (shim_is_quiet() || !shim_begin(fd, &s))
-		return 0;
-	return (int)shim_end(&s, pol_event(s.m, POL_EV_UNLOCK));
-}
-
-/* A file is live. */
-static bool is_unlock(int cmd, const struct flock *lk)
-{
-	short type;
-
-	return (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW) && lk &&
-	       shim_copy(&type, &lk->l_type, sizeof(type)) && type == F_UNLCK;
-}
-
 SHIM_EXPORT int fcntl(int fd, int cmd, ...)
 {
+	enum shim_lock how = SHIM_LOCK_NONE;
 	void *arg;
 	va_list ap;
+	int ret;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
@@ -232,18 +215,13 @@ SHIM_EXPORT int fcntl(int fd, int cmd, ...)
 	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !shim_is_stranger())
 		return copied(fd, shim_real.fcntl(fd, cmd, arg));
 	if (!shim_is_quiet()) {
-		if (is_unlock(cmd, arg) && unlocking(fd) < 0)
-			return -1;
+		how = shim_lock_of_fcntl(cmd, arg);
 		shim_buf_ready_around(arg);
 	}
-	return shim_real.fcntl(fd, cmd, arg);
-}
-
-SHIM_EXPORT int flock(int fd, int op)
-{
-	if (!shim_is_idle() && (op & LOCK_UN) && unlocking(fd) < 0)
-		return -1;
-	return shim_real.flock(fd, op);
+	shim_lock_before(fd, how);
+	ret = shim_real.fcntl(fd, cmd, arg);
+	shim_lock_after(fd, how, ret);
+	return ret;
 }
 
 #include "alias.h"

@@ -44,6 +44,7 @@ enum pol_event {
 	POL_EV_MUNMAP,
 	POL_EV_EXEC,
 	POL_EV_UNLOCK,
+	POL_EV_LOCK, /* the program has just been given one: what others stored is taken in, if the rule says so */
 	POL_EV_INTERVAL,
 	POL_EV_DIRTY,
 	POL_EV_N
@@ -66,6 +67,8 @@ void pol_fd_dup(struct pol_file *m);
 /* One descriptor of m is about to be closed: the last one, without a mapping, is the release. The result is
  * the release commit's. Call before the real close. */
 int pol_fd_close(struct pol_file *m);
+/* The same for the descriptor fd, with which locks of the program may go. */
+int pol_fd_close_locked(struct pol_file *m, int fd);
 /* Path about to be opened with O_TRUNC, or truncate(2)'d: the managed file with a live handle behind it, counted
  * as by pol_fd_open, or NULL. */
 struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow);

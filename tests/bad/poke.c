@@ -11,16 +11,21 @@
  *	msync [async|invalidate]  fsync  unmap  close  size  truncate N  remap LEN
  *	rename OLD NEW		unlink PATH		sig NAME (set to a handler that counts)
  *	fork			a child that goes on; the parent waits for it and ends as it does
- *	exit N			_exit N			raise N
+ *	flock ex|sh|un		fcntl w|r|un		ofd w|r|un		lockf lock|un
+ *	exec PROGRAM		spawn PROGRAM (posix_spawn)		vfork PROGRAM (vfork and exec): the
+ *status exit N			_exit N			raise N
  */
+#define _GNU_SOURCE 1
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -141,6 +146,47 @@ static void do_size(void)
 	fflush(stdout);
 }
 
+static void do_fcntl(int cmd, const char *how)
+{
+	struct flock lk = {.l_type = *how == 'w' ? F_WRLCK : *how == 'r' ? F_RDLCK : F_UNLCK, .l_len = 8};
+
+	say_result(fcntl(fd, cmd, &lk));
+}
+
+static void say_status(pid_t pid)
+{
+	int status;
+
+	if (pid < 0 || waitpid(pid, &status, 0) < 0) {
+		say_result(-1);
+		return;
+	}
+	printf("%d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	fflush(stdout);
+}
+
+static void do_spawn(char *program)
+{
+	char *argv[] = {program, NULL};
+	pid_t pid;
+	int err = posix_spawn(&pid, program, NULL, NULL, argv, environ);
+
+	errno = err;
+	say_status(err ? -1 : pid);
+}
+
+static void do_vfork(char *program)
+{
+	char *argv[] = {program, NULL};
+	pid_t pid = vfork();
+
+	if (!pid) {
+		execv(program, argv);
+		_exit(127);
+	}
+	say_status(pid);
+}
+
 static void do_fork(void)
 {
 	pid_t pid = fork();
@@ -205,6 +251,20 @@ static void obey(const char *what, char *a, char *b, char *c)
 		say_result(unlink(a));
 	} else if (!strcmp(what, "fork")) {
 		do_fork();
+	} else if (!strcmp(what, "flock")) {
+		say_result(flock(fd, !strcmp(a, "ex") ? LOCK_EX : !strcmp(a, "sh") ? LOCK_SH : LOCK_UN));
+	} else if (!strcmp(what, "fcntl")) {
+		do_fcntl(F_SETLKW, a);
+	} else if (!strcmp(what, "ofd")) {
+		do_fcntl(F_OFD_SETLKW, a);
+	} else if (!strcmp(what, "lockf")) {
+		say_result(lockf(fd, !strcmp(a, "lock") ? F_LOCK : F_ULOCK, 8));
+	} else if (!strcmp(what, "exec")) {
+		say_result(execl(a, a, (char *)NULL));
+	} else if (!strcmp(what, "spawn")) {
+		do_spawn(a);
+	} else if (!strcmp(what, "vfork")) {
+		do_vfork(a);
 	} else if (!strcmp(what, "exit")) {
 		exit(atoi(a));
 	} else if (!strcmp(what, "_exit")) {

@@ -156,7 +156,86 @@ t_signals() {
 	stop; is 0
 }
 
+t_exec() {
+	claim 'commit=exec: the program that comes next finds the stores in the file'
+	printf '#!/bin/sh\nhead -c 3 %s; echo\n' "$dir/a.dat" >look; chmod 755 look
+	begin commit=exec
+	order msync ok; holds a.dat ooo
+	order "exec $dir/look" new; ended; is 0; holds a.dat new
+	claim 'an exec that fails has committed, and the program goes on'
+	begin commit=exec
+	order 'exec /nowhere' ENOENT; holds a.dat new
+	order 'store 0 two' ok; order 'load 0 3' two; order "exec $dir/a.dat" EACCES; holds a.dat two
+	order 'store 0 bad' ok; tell 'exit 5'; ended; is 5; holds a.dat two
+	claim 'a child of posix_spawn or vfork commits nothing: the memory is its parent'\''s, who goes on'
+	begin commit=exec
+	order 'spawn /bin/true' 0; order 'vfork /bin/false' 1; order 'vfork /nowhere' 127
+	holds a.dat ooo
+	claim 'a forked child commits by its exec what it stored itself'
+	order fork ok; order 'store 4096 kid' ok; order 'exec /nowhere' ENOENT; holds a.dat new; holds a.dat kid 4096
+	stop
+	begin commit=exec
+	order fork ok; order 'exec /nowhere' ENOENT; holds a.dat ooo
+	stop
+	claim 'without that trigger exec commits nothing, and what was not committed is gone'
+	begin commit=msync
+	order "exec $dir/look" ooo; ended; is 0; holds a.dat ooo
+	[ "$(ls -A)" = $'a.dat\nlook' ] || bad "left: $(ls -A)"
+}
+
+outside() { # BYTES [OFF]: somebody without txmap writes them into a.dat
+	sleep 0.02 # a tick of the kernel's clock after the last commit
+	printf %s "$1" | dd of=a.dat bs=1 seek="${2:-0}" conv=notrunc 2>/dev/null
+}
+until_loads() { # OFF BYTES: within a moment
+	local i
+	for i in $(seq 100); do
+		order "load $1 ${#2}"
+		[ "$answer" != "$2" ] || return 0
+		sleep 0.05
+	done
+	order "load $1 ${#2}" "$2"
+}
+
+t_change() {
+	claim 'invalidate=change: what somebody else stored comes in by itself'
+	begin invalidate=change log=info; order msync ok
+	outside out; until_loads 0 out
+	errs "info: $dir/a.dat: changed by somebody else: invalidated"; quiet warning
+	claim 'and at the next mapping, msync or lock at once'
+	outside 111; order fsync ok; order 'load 0 3' 111
+	outside 222; order 'fcntl r' ok; order 'load 0 3' 222; order 'fcntl un' ok
+	outside 333; order 'map 0' ok; order 'load 0 3' 333
+	claim 'a store that was not committed: the commit that the program asks for says EBUSY'
+	order 'store 4096 mine' ok; outside 444; order msync EBUSY
+	claim 'and when nobody asks it is dropped with a warning'
+	until_loads 0 444; order 'load 4096 4' oooo
+	errs 'warning: .*changed by somebody else; 1 pages with stores that were not committed are dropped'
+	order 'store 4096 mine' ok; order msync ok; holds a.dat 444; holds a.dat mine 4096
+	claim 'a file that was cut'
+	truncate -s 8K a.dat; local i
+	for i in $(seq 100); do order size; [ "$answer" != 8192 ] || break; sleep 0.05; done
+	order size 8192
+	stop; is 0; holds a.dat 444
+	claim 'on_invalid_dirty=keep keeps it, and fail drops nothing and says so once'
+	begin invalidate=change on_invalid_dirty=keep; order msync ok
+	order 'store 4096 mine' ok; outside out; until_loads 0 out; order 'load 4096 4' mine
+	order msync ok; holds a.dat out; holds a.dat mine 4096; silent
+	stop; is 0
+	begin invalidate=change on_invalid_dirty=fail; order msync ok
+	order 'store 4096 mine' ok; outside out; sleep 1.3
+	order 'load 0 3' new; order 'load 4096 4' mine; errs 'what somebody else changed is not taken in'; one_line
+	txmap discard "$pid"; is 0; until_loads 0 out
+	stop; is 0
+	claim 'our own commits are no change'
+	begin invalidate=change log=info
+	for i in 1 2 3 4 5; do order "store 0 n$i" ok; order msync ok; sleep 0.2; done
+	quiet 'changed by'; stop; is 0
+}
+
 each t_calls
+each t_exec
+each_user t_change
 each t_timers
 each t_lazy
 each t_signals
