@@ -23,6 +23,7 @@ extern _Atomic(enum shim_state) shim_state;
 
 struct shim_tls {
 	uint64_t blocked;  /* fault signals that the program believes blocked in this thread */
+	uint64_t held;	   /* more of them, while a fault handler of its own runs (signals.c) */
 	uint64_t deferred; /* fault signals sent by kill(2) that wait for their moment */
 	uint16_t inside;   /* depth of shim_enter */
 	bool resolving;	   /* in shim_resolve */

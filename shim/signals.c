@@ -8,20 +8,16 @@
  * the second kind, the kernel gets the program's own flags and mask beside our handler, so that delivery is
  * as the program asked.
  *
- * From the start on, fault signals are never really blocked: not by the program's masks, not while one of its
- * handlers runs. A thread that blocks them today, as many worker threads block everything, may touch a
- * managed page tomorrow, where natively nothing would happen. What the program believes blocked stands in
- * shim_tls.blocked.
+ * From the start on, fault signals are never really blocked (masks.c).
  */
 #include "real.h"
 #include "copy.h"
 #include "enter.h"
+#include "own_stack.h"
 #include "signals.h"
-#include <string.h>
-#include <sys/syscall.h>
 #include <ucontext.h>
 
-#define BIT(signo) (1ull << ((signo)-1))
+#define BIT(signo) SHIM_SIG_BIT(signo)
 #define FAULTS	   (BIT(SIGSEGV) | BIT(SIGBUS))
 #define TERMS	   (BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGHUP))
 #define NSIGS	   64
@@ -29,6 +25,9 @@
 #ifndef SA_RESTORER
 #define SA_RESTORER 0x04000000 /* set by libc, read back by the program */
 #endif
+/* What the kernel makes of others is its own business: they are read back as it says. */
+#define SA_KNOWN                                                                                             \
+	(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | (int)SA_RESETHAND)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* async signals blocked */
 static struct sigaction prog[NSIGS + 1];		 /* of the taken ones (lock) */
@@ -67,22 +66,9 @@ bool shim_signals_share(int signo)
 	return false;
 }
 
-static uint64_t to_bits(const sigset_t *set)
-{
-	uint64_t bits;
-
-	memcpy(&bits, set, sizeof(bits));
-	return bits;
-}
-
 static bool has_handler(const struct sigaction *sa)
 {
 	return sa->sa_handler != SIG_DFL && sa->sa_handler != SIG_IGN;
-}
-
-static void send_self(int signo)
-{
-	(void)shim_real.syscall(SYS_tgkill, getpid(), gettid(), signo);
 }
 
 /* ---- installing (lock held) ---- */
@@ -117,7 +103,7 @@ static int install(int signo, const struct sigaction *sa, bool take)
 		/* Without a program's handler nothing tells which stack suits: the alternate one, if there is
 		 * one */
 		k.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART |
-			     (handled ? sa->sa_flags & SA_ONSTACK : SA_ONSTACK);
+			     (handled ? sa->sa_flags & SA_ONSTACK : SA_ONSTACK) | (sa->sa_flags & ~SA_KNOWN);
 		sigemptyset(&k.sa_mask);
 	} else if (take) {
 		k.sa_sigaction = on_trigger;
@@ -177,7 +163,7 @@ static void finish_view(int signo)
 	if (!(atomic_load(&taken) & BIT(signo)))
 		return;
 	(void)shim_real.sigaction(signo, NULL, &k);
-	prog[signo].sa_flags = (prog[signo].sa_flags & ~SA_RESTORER) | (k.sa_flags & SA_RESTORER);
+	prog[signo].sa_flags = (prog[signo].sa_flags & SA_KNOWN) | (k.sa_flags & ~SA_KNOWN);
 	prog[signo].sa_restorer = k.sa_restorer;
 	sigdelset(&prog[signo].sa_mask, SIGKILL);
 	sigdelset(&prog[signo].sa_mask, SIGSTOP);
@@ -258,11 +244,6 @@ static struct sigaction take_action(int signo)
 	return sa;
 }
 
-static void call(const struct sigaction *sa, int signo, siginfo_t *info, void *uc)
-{
-	sa->sa_sigaction(signo, info, uc); /* a plain handler ignores the last two, as with the kernel */
-}
-
 /* The default action, for good: a fault happens again when we return, the rest is sent again. */
 static void die(int signo, bool happens_again)
 {
@@ -272,7 +253,7 @@ static void die(int signo, bool happens_again)
 	(void)shim_real.sigaction(signo, &dfl, NULL);
 	if (happens_again)
 		return;
-	send_self(signo);
+	shim_signals_send_self(signo);
 	shim_sigmask(SIG_UNBLOCK, &bit, NULL);
 }
 
@@ -280,41 +261,64 @@ static void die(int signo, bool happens_again)
  * block. repeats: the instruction would raise this very signal again. */
 static void deliver_fault(int signo, siginfo_t *info, ucontext_t *uc, bool raised, bool repeats)
 {
+	bool is_blocked = shim_signals_blocked(shim_sigset_bits(&uc->uc_sigmask)) & BIT(signo);
 	struct sigaction sa;
-	uint64_t mask;
 
-	if (!raised && (shim_tls.blocked & BIT(signo))) {
+	if (!raised && is_blocked) {
 		shim_tls.deferred |= BIT(signo);
 		return;
 	}
 	sa = take_action(signo);
-	if (!has_handler(&sa) || (raised && (shim_tls.blocked & BIT(signo)))) {
-		if (raised || sa.sa_handler != SIG_IGN)
-			die(signo, repeats);
-		return;
-	}
-	mask = to_bits(&uc->uc_sigmask) | to_bits(&sa.sa_mask);
-	if (!(sa.sa_flags & SA_NODEFER))
-		mask |= BIT(signo);
-	mask &= ~shim_signals_unblockable();
-	shim_sigmask(SIG_SETMASK, &mask, NULL);
-	call(&sa, signo, info, uc);
-	/* and sigreturn restores the mask of uc */
+	if (has_handler(&sa) && !is_blocked)
+		shim_signals_call(&sa, signo, info, uc);
+	else if (raised || sa.sa_handler != SIG_IGN)
+		die(signo, repeats);
+}
+
+struct work {
+	int signo;
+	siginfo_t *info; /* of a fault, or NULL */
+	ucontext_t *uc;
+	bool ends;
+	int ret;
+};
+
+static void work(void *arg)
+{
+	struct work *w = arg;
+
+	if (w->info)
+		w->ret = pol_fault(w->info, w->uc);
+	else
+		pol_signal(w->signo, w->ends);
+}
+
+/* Not on the program's stack. The kernel would begin its alternate one anew, under us, for the one handler
+ * that nothing else keeps away here: glibc's for setuid(2). */
+static void work_apart(struct work *w)
+{
+	const stack_t *alt = &w->uc->uc_stack;
+	const uint64_t setxid = BIT(33);
+	struct shim_scope s;
+
+	shim_enter(&s);
+	if ((uintptr_t)w - (uintptr_t)alt->ss_sp < alt->ss_size && !(alt->ss_flags & SS_DISABLE))
+		shim_sigmask(SIG_BLOCK, &setxid, NULL);
+	shim_on_own_stack(work, w);
+	shim_leave(&s);
 }
 
 static void on_fault(int signo, siginfo_t *info, void *uc)
 {
 	bool raised = info->si_code > 0, was_inside = shim_tls.inside != 0;
-	int saved = errno, r = 0;
-	struct shim_scope s;
+	struct work w = {.info = info, .uc = uc};
+	int saved = errno;
 	siginfo_t bus;
 
 	if (raised) {
-		shim_enter(&s);
-		r = pol_fault(info, uc);
-		shim_leave(&s);
+		work_apart(&w);
 		errno = saved;
-		if (r > 0 || shim_copy_recover(uc))
+		if (w.ret > 0 || shim_copy_recover(uc))
 			return;
 	}
 	if (was_inside && !raised) {
@@ -326,7 +330,7 @@ static void on_fault(int signo, siginfo_t *info, void *uc)
 		die(signo, true);
 		return;
 	}
-	if (r < 0 && signo != SIGBUS) {
+	if (w.ret < 0 && signo != SIGBUS) {
 		/* A page of ours that cannot be had: what the kernel says of a file's */
 		bus = *info;
 		bus.si_signo = signo = SIGBUS;
@@ -341,27 +345,14 @@ static void on_fault(int signo, siginfo_t *info, void *uc)
 static void on_trigger(int signo, siginfo_t *info, void *uc)
 {
 	struct sigaction sa = take_action(signo);
-	bool ends = sa.sa_handler == SIG_DFL && (BIT(signo) & TERMS);
-	struct shim_scope s;
+	struct work w = {.signo = signo, .uc = uc, .ends = sa.sa_handler == SIG_DFL && (BIT(signo) & TERMS)};
 	int saved = errno;
 
-	shim_enter(&s);
-	pol_signal(signo, ends);
-	shim_leave(&s);
+	work_apart(&w);
 	errno = saved;
 	if (has_handler(&sa))
-		call(&sa, signo, info, uc);
-	else if (ends)
+		sa.sa_sigaction(signo, info,
+				uc); /* a plain handler ignores the last two, as with the kernel */
+	else if (w.ends)
 		die(signo, false);
-}
-
-void shim_signals_flush(void)
-{
-	uint64_t due = shim_tls.deferred & ~shim_tls.blocked;
-	int signo;
-
-	shim_tls.deferred &= ~due;
-	for (signo = 1; signo <= NSIGS; signo++)
-		if (due & BIT(signo))
-			send_self(signo);
 }

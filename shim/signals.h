@@ -6,6 +6,28 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define SHIM_SIG_BIT(signo) (1ull << ((signo)-1))
+
+/* A set as the kernel has it. */
+static inline uint64_t shim_sigset_bits(const sigset_t *set)
+{
+	uint64_t bits;
+
+	memcpy(&bits, set, sizeof(bits));
+	return bits;
+}
+
+static inline sigset_t shim_sigset_of(uint64_t bits)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	memcpy(&set, &bits, sizeof(bits));
+	return set;
+}
 
 /* rt_sigprocmask(2) on the kernel's own mask. */
 void shim_sigmask(int how, const uint64_t *set, uint64_t *ret_old);
@@ -21,6 +43,13 @@ bool shim_signals_share(int signo);
 int shim_signals_action(int signo, const struct sigaction *act, struct sigaction *old);
 /* Bits of the fault signals that must stay deliverable whatever the program blocks. */
 uint64_t shim_signals_unblockable(void);
+/* Fault signals that the program believes blocked in this thread, whose mask the kernel has as that. */
+uint64_t shim_signals_blocked(uint64_t kernels);
+/* The program's own change of that: bits of set that are unblockable. */
+void shim_signals_change_mask(int how, uint64_t set, uint64_t kernels);
+/* Call its handler of a fault signal with the mask that it asked for. */
+void shim_signals_call(const struct sigaction *sa, int signo, siginfo_t *info, ucontext_t *uc);
+void shim_signals_send_self(int signo);
 /* Send again what arrived while we were inside, or while the program believed it blocked. */
 void shim_signals_flush(void);
 

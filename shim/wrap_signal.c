@@ -93,38 +93,23 @@ SHIM_EXPORT int sigignore(int signo)
 /* pthread_sigmask's result: an error number. */
 static int change_mask(int how, const sigset_t *set, sigset_t *old)
 {
-	static const int faults[] = {SIGSEGV, SIGBUS};
-	uint64_t ub = shim_signals_unblockable(), before = shim_tls.blocked, bit;
-	sigset_t wanted = {0}, real_set, real_old;
-	int err, i;
+	const uint64_t faults = shim_signals_unblockable();
+	sigset_t wanted = {0}, real_set, view;
+	uint64_t kernels, blocked;
+	int err;
 
 	if (set && !shim_copy(&wanted, set, SHIM_KERNEL_SIGSET))
 		return EFAULT;
-	real_set = wanted;
-	for (i = 0; set && i < 2; i++) {
-		bit = 1ull << (faults[i] - 1);
-		if (!(ub & bit))
-			continue;
-		if (sigismember(&wanted, faults[i]) ? how == SIG_UNBLOCK : how == SIG_SETMASK)
-			shim_tls.blocked &= ~bit;
-		else if (sigismember(&wanted, faults[i]))
-			shim_tls.blocked |= bit;
-		if (how != SIG_UNBLOCK)
-			sigdelset(&real_set, faults[i]);
-	}
-	err = shim_real.pthread_sigmask(how, set ? &real_set : NULL, &real_old);
-	if (err) {
-		shim_tls.blocked = before;
+	real_set = shim_sigset_of(shim_sigset_bits(&wanted) & ~faults);
+	err = shim_real.pthread_sigmask(how, set ? &real_set : NULL, &view);
+	if (err)
 		return err;
-	}
-	for (i = 0; i < 2; i++)
-		if (before & (1ull << (faults[i] - 1)))
-			sigaddset(&real_old, faults[i]);
-	if (old && !shim_copy(old, &real_old, SHIM_KERNEL_SIGSET))
-		err = EFAULT;
-	if (shim_tls.deferred & ~shim_tls.blocked)
-		shim_signals_flush();
-	return err;
+	kernels = shim_sigset_bits(&view);
+	blocked = shim_signals_blocked(kernels);
+	if (set)
+		shim_signals_change_mask(how, shim_sigset_bits(&wanted) & faults, kernels);
+	view = shim_sigset_of((kernels & ~SHIM_SIG_BIT(32)) | blocked);
+	return !old || shim_copy(old, &view, SHIM_KERNEL_SIGSET) ? 0 : EFAULT;
 }
 
 static bool is_mask_libcs(void)

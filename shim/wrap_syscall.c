@@ -4,10 +4,10 @@
 #include "buf.h"
 #include "lend.h"
 #include "own.h"
+#include "signals.h"
 #include <linux/futex.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
-#include <string.h>
 #include <sys/syscall.h>
 
 #define SHIM_TAKE_SYSCALL(x) x
@@ -48,23 +48,6 @@ static const void *without_faults_sized(const void *sized, uint64_t *copy, const
 	return pair;
 }
 
-static uint64_t to_bits(const sigset_t *set)
-{
-	uint64_t bits;
-
-	memcpy(&bits, set, sizeof(bits));
-	return bits;
-}
-
-static sigset_t to_set(uint64_t bits)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	memcpy(&set, &bits, sizeof(bits));
-	return set;
-}
-
 static long sigprocmask_by_number(int how, const void *set, void *old, size_t size, void *const *p)
 {
 	uint64_t bits = 0;
@@ -72,10 +55,10 @@ static long sigprocmask_by_number(int how, const void *set, void *old, size_t si
 
 	if (size != sizeof(bits) || (set && !shim_copy(&bits, set, sizeof(bits))))
 		return plain(SYS_rt_sigprocmask, p);
-	in = to_set(bits);
+	in = shim_sigset_of(bits);
 	if (shim_own_sigprocmask(how, set ? &in : NULL, &out))
 		return -1;
-	bits = to_bits(&out);
+	bits = shim_sigset_bits(&out);
 	return !old || shim_copy(old, &bits, sizeof(bits)) ? 0 : shim_return(-EFAULT);
 }
 
@@ -97,13 +80,13 @@ static long sigaction_by_number(int signo, const void *act, void *old, size_t si
 	in.sa_handler = k.handler;
 	in.sa_flags = (int)k.flags;
 	in.sa_restorer = k.restorer;
-	in.sa_mask = to_set(k.mask);
+	in.sa_mask = shim_sigset_of(k.mask);
 	if (shim_own_sigaction(signo, act ? &in : NULL, &out))
 		return -1;
 	k.handler = out.sa_handler;
 	k.flags = (unsigned)out.sa_flags;
 	k.restorer = out.sa_restorer;
-	k.mask = to_bits(&out.sa_mask);
+	k.mask = shim_sigset_bits(&out.sa_mask);
 	return !old || shim_copy(old, &k, sizeof(k)) ? 0 : shim_return(-EFAULT);
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
+#include <sys/time.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt is still called */
 
@@ -63,6 +64,7 @@ static void toucher(int signo)
 static void facts(void)
 {
 	pthread_t th[4];
+	struct itimerval soon = {.it_value = {.tv_usec = 20000}};
 	struct signalfd_siginfo info;
 	struct sigaction sa = {.sa_handler = count}, old;
 	sigset_t set, was;
@@ -101,9 +103,9 @@ static void facts(void)
 	sigfillset(&set);
 	sigdelset(&set, SIGALRM);
 	signal(SIGALRM, toucher);
-	alarm(1);
+	setitimer(ITIMER_REAL, &soon, NULL);
 	called("sigsuspend with all but one blocked", sigsuspend(&set));
-	alarm(1);
+	setitimer(ITIMER_REAL, &soon, NULL);
 	called("pselect with all but one blocked", pselect(0, NULL, NULL, NULL, NULL, &set));
 	fact("their handler stored", p[NPAGES(21)] + p[NPAGES(22)]);
 	show_mask("afterwards");
