@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Open handles: life, and what is known of them. */
+#define _GNU_SOURCE 1
 #include "internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,12 +26,14 @@ static int open_ctl(struct vm_fileh *h)
 	struct vm_ctl *ctl;
 	int err;
 
-	h->ctl_fd = vm_sys->memfd_create("txmap-ctl", MFD_CLOEXEC);
+	h->ctl_fd = vm_sys->memfd_create("txmap-ctl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (h->ctl_fd < 0)
 		return h->ctl_fd;
 	err = vm_fd_adopt(&h->ctl_fd);
 	if (!err)
 		err = vm_sys->ftruncate(h->ctl_fd, VM_CTL_LEN);
+	if (!err) /* nobody can take the page from under us */
+		err = vm_sys->fcntl(h->ctl_fd, F_ADD_SEALS, F_SEAL_SHRINK);
 	if (!err)
 		err = vm_fileh_map_ctl(h);
 	if (err) {

@@ -219,6 +219,8 @@ bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
 /* Of a process; pid 0: this one. What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
 char vm_process_state(int32_t pid);
+/* When it was started, in the kernel's ticks since boot; 0: it cannot be known. */
+uint64_t vm_process_started(int32_t pid);
 /* Its threads, one whose main thread ended included; 0: it cannot be known. */
 unsigned vm_process_nthreads(int32_t pid);
 

@@ -73,6 +73,23 @@ bool vm_lock(struct vm_lock *l)
 	return died;
 }
 
+#define TRY_MSEC 2
+
+int vm_lock_within(struct vm_lock *l, unsigned msec)
+{
+	uint64_t until = vm_deadline(msec);
+	int err;
+
+	BUG_ON(held >= (1u << l->rank));
+	while ((err = try(l)) == -EBUSY && !vm_is_past(until))
+		(void)vm_sys->poll(NULL, 0, TRY_MSEC); /* seldom: who waits for ever is woken, who may give up asks */
+	BUG_ON(err && err != -EBUSY && err != -EOWNERDEAD);
+	if (err == -EBUSY)
+		return err;
+	held |= 1u << l->rank;
+	return err == -EOWNERDEAD;
+}
+
 void vm_unlock(struct vm_lock *l)
 {
 	BUG_ON(!(held & (1u << l->rank)));

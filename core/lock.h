@@ -43,6 +43,8 @@ struct vm_lock {
 void vm_lock_init_shared(struct vm_lock *l, enum vm_rank rank);
 /* Take it. Returns true when the former holder died inside: what it guards may be half changed. */
 bool vm_lock(struct vm_lock *l);
+/* The same for msec at most: 1 when the former holder died, -EBUSY. */
+int vm_lock_within(struct vm_lock *l, unsigned msec);
 void vm_unlock(struct vm_lock *l);
 bool vm_lock_is_held(enum vm_rank rank);
 /* fork only: one of several of the same rank, in a fixed order. */

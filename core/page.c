@@ -9,7 +9,7 @@ static void set(struct vm_fileh *h, uint8_t *p, enum vm_page_state to)
 	uint64_t *n = h->ctl->npages;
 
 	if (*p != VM_EMPTY) {
-		BUG_ON(!n[*p]);
+		BUG_ON(*p >= VM_NSTATES || !n[*p]);
 		n[*p]--;
 	}
 	if (to != VM_EMPTY)

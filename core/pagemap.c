@@ -32,7 +32,7 @@ void vm_pagemap_fini(struct vm_pagemap *pm)
 /* The slot for window w, or NULL when its directory does not exist. */
 static uint8_t **slot(struct vm_pagemap *pm, uint64_t w)
 {
-	uint8_t **dir = pm->dir[w / VM_PAGEMAP_FANOUT];
+	uint8_t **dir = w < VM_PAGEMAP_FANOUT * VM_PAGEMAP_FANOUT ? pm->dir[w / VM_PAGEMAP_FANOUT] : NULL;
 
 	return dir ? &dir[w % VM_PAGEMAP_FANOUT] : NULL;
 }

@@ -23,6 +23,9 @@ static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 	err = vm_sys->fstatat(AT_FDCWD, path, &theirs, 0);
 	if (!err)
 		return vm_sys->fstat(h->ctl_fd, &ours) || (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
+	/* Its number may be another's by now, whom we may not look at either. */
+	if ((err == -EACCES || err == -EPERM) && p->started && p->started != vm_process_started(p->pid))
+		return false;
 	/* A main thread that ended has no descriptors, and what is left of it may be root's; the others can go on. */
 	if (vm_process_state(p->pid) == 'Z')
 		return vm_process_nthreads(p->pid) > 1;
@@ -121,9 +124,13 @@ void vm_fileh_begin_busy(struct vm_fileh *h)
 int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec)
 {
 	uint64_t until = vm_deadline(msec);
-	int err = 0;
+	int err = vm_lock_within(&h->ctl->lock, msec);
 
-	vm_fileh_lock(h);
+	if (err < 0)
+		return err; /* who has it is stopped, or no such process */
+	if (err)
+		vm_fileh_repair(h);
+	err = 0;
 	while (h->ctl->busy_pid && !err) {
 		vm_fileh_wait(h);
 		if (h->ctl->busy_pid && vm_is_past(until))
@@ -188,6 +195,7 @@ int vm_fileh_attach_peer(struct vm_fileh *h)
 		h->ctl->peers[i] = (struct vm_peer){
 			.pid = vm_sys->getpid(),
 			.ctl_fd = h->ctl_fd,
+			.started = vm_process_started(0),
 			.protects = vm_engine_ops == &vm_engine_segv,
 		};
 		h->peer = i;

@@ -6,8 +6,10 @@
  * The newcomer is busy from the moment it is in the table of peers until it answers what is asked: so it comes neither in the
  * middle of a cut nor of an invalidation, and when it dies on the way that is noticed.
  */
+#define _GNU_SOURCE 1
 #include "internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -40,18 +42,40 @@ int vm_fileh_share(struct vm_fileh *h, int *ret_fds)
 	return err;
 }
 
+/* Sizes and counts make sense. Whoever could change them afterwards is a process that shares all its bytes with us in any case.
+ * Handle lock held. */
+static bool is_sane(const struct vm_ctl *ctl)
+{
+	const uint64_t max = VM_MAX_PGOFF << VM_PAGE_SHIFT;
+
+	for (unsigned i = 0; i < VM_NSTATES; i++)
+		if (ctl->npages[i] > VM_MAX_PGOFF)
+			return false;
+	return ctl->size <= max && ctl->size_committed <= max && ctl->size_low <= ctl->size &&
+	       ctl->size_low <= ctl->size_committed;
+}
+
 /* Is it what vm_fileh_share of this version gave, of this file? */
 static int check_ctl(const struct vm_fileh *h)
 {
 	const struct vm_ctl *ctl = h->ctl;
 	char name[sizeof(ctl->ops)];
 
-	if (ctl->magic != VM_CTL_MAGIC || ctl->version != VM_CTL_VERSION || ctl->len != sizeof(*ctl))
+	if (ctl->magic != VM_CTL_MAGIC || ctl->version != VM_CTL_VERSION || ctl->len != sizeof(*ctl) ||
+	    !ctl->lock.is_shared || ctl->lock.rank != VM_RANK_FILEH)
 		return -EPROTO;
 	if (ctl->dev != h->file->dev || ctl->ino != h->file->ino)
 		return -ESTALE;
 	vm_ctl_ops_name(h->file->ops, name);
 	return memcmp(name, ctl->ops, sizeof(name)) ? -EMEDIUMTYPE : 0;
+}
+
+/* A memfd with at least these seals. */
+static bool is_memfd(int fd, int seals)
+{
+	int has = vm_sys->fcntl(fd, F_GET_SEALS, 0);
+
+	return has >= 0 && (has & seals) == seals && !(has & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE));
 }
 
 static int adopt(struct vm_fileh *h, const int *fds)
@@ -63,16 +87,24 @@ static int adopt(struct vm_fileh *h, const int *fds)
 		err = vm_fd_adopt_copy(fds[1], &h->ram.fd);
 	if (!err)
 		err = vm_sys->fstat(h->ctl_fd, &st);
-	if (!err && (uint64_t)st.st_size < VM_CTL_LEN)
-		err = -EPROTO; /* beyond its end there would be SIGBUS */
+	/* beyond its end there would be SIGBUS */
+	if (!err && ((uint64_t)st.st_size < VM_CTL_LEN || !is_memfd(h->ctl_fd, F_SEAL_SHRINK) || !is_memfd(h->ram.fd, 0)))
+		err = -EPROTO;
 	return err ? err : vm_fileh_map_ctl(h);
 }
 
 /* Busy; ends that. On an error this process is no peer any more. */
 static int become_peer(struct vm_fileh *h)
 {
-	int err = vm_pagemap_reserve(&h->pagemap, 0, vm_npages(h->ctl->size));
+	uint64_t size;
+	int err;
 
+	vm_fileh_lock(h);
+	size = h->ctl->size;
+	err = is_sane(h->ctl) ? 0 : -EPROTO;
+	vm_fileh_unlock(h);
+	if (!err)
+		err = vm_pagemap_reserve(&h->pagemap, 0, vm_npages(size));
 	if (!err) {
 		vm_fileh_enlist(h);
 		err = serve(h);

@@ -3,6 +3,7 @@
 #include "internal.h"
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static uint32_t nhelpers;	   /* (atomic) */
@@ -46,23 +47,46 @@ bool vm_thread_is_alone(void)
 	return !is_helper && is_one_left(); /* a helper works while the program runs */
 }
 
-char vm_process_state(int32_t pid)
+/* Where /proc/PID/stat, "PID (NAME) STATE ...", goes on after the name, whatever is in that; NULL: it cannot be known. */
+static const char *after_name(int32_t pid, char *text, size_t len)
 {
-	char path[PROC_PATH], text[128], state = 0;
+	char path[PROC_PATH];
+	const char *end;
 	ssize_t n;
 	int fd;
 
-	/* "PID (NAME) STATE ...", of the main thread */
 	proc_path(path, pid, "stat");
 	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
-		return 0;
-	n = vm_sys->read(fd, text, sizeof(text));
+		return NULL;
+	n = vm_sys->read(fd, text, len - 1);
 	(void)vm_sys->close(fd); /* was only read */
-	for (ssize_t i = 0; i + 2 < n; i++)
-		if (text[i] == ')')
-			state = text[i + 2];
-	return state;
+	text[n > 0 ? n : 0] = 0;
+	end = strrchr(text, ')');
+	return end && end[1] ? end + 2 : NULL;
+}
+
+char vm_process_state(int32_t pid)
+{
+	char text[512];
+	const char *p = after_name(pid, text, sizeof(text));
+
+	return p ? *p : 0;
+}
+
+uint64_t vm_process_started(int32_t pid)
+{
+	char text[512];
+	const char *p = after_name(pid, text, sizeof(text));
+	uint64_t n = 0;
+
+	for (int field = 3; p && field < 22; field++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	for (; p && *p >= '0' && *p <= '9'; p++)
+		n = n * 10 + (uint64_t)(*p - '0');
+	return n;
 }
 
 bool vm_thread_is_last(void)

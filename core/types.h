@@ -49,7 +49,8 @@ struct vm_pagemap {
 #define VM_MAX_PEERS 192u /* VM_MAX_OTHERS */
 struct vm_peer {
 	int32_t pid;	    /* 0: free */
-	int32_t ctl_fd;	    /* its descriptor of the control memfd: proves that it is still the one that attached */
+	int32_t ctl_fd;	    /* its descriptor of the control memfd: proves that it is still the one that attached ... */
+	uint64_t started;   /* ... and so does this, where the descriptors may not be looked at */
 	uint32_t nreaders;  /* vm_fileh_read calls inside */
 	uint32_t nwriters;  /* vm_fileh_write calls inside */
 	uint32_t may_store; /* it had a mapping for writing, or wrote */
@@ -84,7 +85,7 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 3u
+#define VM_CTL_VERSION 4u
 #define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;

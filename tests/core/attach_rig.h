@@ -17,6 +17,7 @@ static struct {
 	uint32_t step; /* (atomic) */
 	uint32_t stop; /* (atomic) */
 } *board;
+static unsigned attach_msec = WAIT_MSEC;
 static int line[2]; /* of the owner, of the newcomers */
 
 static inline char *at(char *m, uint64_t pg)
@@ -108,7 +109,7 @@ static inline void open_here(struct rig *r)
 
 static inline int attach(struct rig *r, const int *fds)
 {
-	return vm_fileh_attach(&r->f->file, NULL, fds, WAIT_MSEC, &r->h);
+	return vm_fileh_attach(&r->f->file, NULL, fds, attach_msec, &r->h);
 }
 
 /* In a newcomer: r->h is what the owner gives. */

@@ -173,6 +173,21 @@ static void what_is_no_such_handle_is_refused(struct rig *r)
 	ctl->ino++;
 	refused(r, fds, -ESTALE);
 	ctl->ino--;
+	ctl->size_low = ctl->size + 1;
+	refused(r, fds, -EPROTO);
+	ctl->size_low = ctl->size;
+	ctl->size_committed = ctl->size = UINT64_MAX;
+	refused(r, fds, -EPROTO);
+	ctl->size_committed = ctl->size = ctl->size_low;
+	ctl->npages[VM_DIRTY] = UINT64_MAX;
+	refused(r, fds, -EPROTO);
+	ctl->npages[VM_DIRTY] = 0;
+	ctl->lock.rank = 31;
+	refused(r, fds, -EPROTO);
+	ctl->lock.rank = VM_RANK_FILEH;
+	ctl->lock.is_shared = false;
+	refused(r, fds, -EPROTO);
+	ctl->lock.is_shared = true;
 	ctl->ops[0]++;
 	refused(r, fds, -EMEDIUMTYPE);
 	ctl->ops[0]--;
@@ -182,12 +197,64 @@ static void what_is_no_such_handle_is_refused(struct rig *r)
 	finish(r);
 }
 
+/* A copy of the control block that whoever gave it can cut, or whose lock nobody gives back. */
+static void what_can_be_taken_from_under_us_or_never_be_locked_is_refused(struct rig *r)
+{
+	struct vm_ctl *ctl, *copy;
+	int fds[VM_SHARE_NFDS], forged = memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	begin(r, NPAGES * VM_PAGE);
+	open_here(r);
+	assert_int_equal(vm_fileh_share(r->h, fds), 0);
+	ctl = r->h->ctl;
+	assert_int_equal(ftruncate(forged, VM_CTL_LEN), 0);
+	copy = mmap(NULL, VM_CTL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, forged, 0);
+	memcpy(copy, ctl, sizeof(*ctl));
+	refused(r, (int[]){forged, fds[1]}, -EPROTO);
+	refused(r, (int[]){fds[0], line[0]}, -EPROTO); /* a socket */
+	assert_int_equal(fcntl(forged, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	copy->lock.robust.word = 1; /* init has it */
+	attach_msec = 100;
+	refused(r, (int[]){forged, fds[1]}, -EBUSY);
+	copy->lock.robust.word = 0;
+	copy->busy_pid = INT32_MAX;
+	refused(r, (int[]){forged, fds[1]}, -EBUSY);
+	attach_msec = WAIT_MSEC;
+	munmap(copy, VM_CTL_LEN);
+	/* and the real one cannot be cut */
+	assert_int_equal(ftruncate(fds[0], 4096), -1);
+	assert_int_equal(errno, EPERM);
+	(void)close(forged);
+	finish(r);
+}
+
+/* Who may not look at another user's descriptors goes by when that process was started. */
+static void a_number_that_is_another_users_process_now_is_nobody(struct rig *r)
+{
+	uid_t was = geteuid();
+	struct vm_peer *p;
+
+	rig_open(r, NPAGES * VM_PAGE);
+	p = &r->h->ctl->peers[5];
+	assert_true(was || !seteuid(65534));
+	*p = (struct vm_peer){.pid = 1, .ctl_fd = 3, .started = vm_process_started(1)};
+	assert_true(p->started > 0 || vm_process_started(0) > 0);
+	assert_true(vm_fileh_is_shared(r->h));
+	*p = (struct vm_peer){.pid = 1, .ctl_fd = 3, .started = vm_process_started(1) + 1, .may_store = 1};
+	assert_false(vm_fileh_is_shared(r->h));
+	assert_int_equal(p->pid, 0);
+	assert_true(r->h->ctl->suspect); /* what it stored is looked for */
+	assert_int_equal(seteuid(was), 0);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(what_a_killed_newcomer_stored_is_committed),
 	RIG_BOTH(a_newcomer_goes_on_when_the_owner_is_gone_and_closes_the_backend_as_the_last),
 	RIG_BOTH(newcomers_come_and_go_while_the_owner_commits),
 	RIG_BOTH(a_newcomer_waits_for_who_is_busy_only_so_long),
+	RIG_EAGER(a_number_that_is_another_users_process_now_is_nobody),
 	RIG_EAGER(what_is_no_such_handle_is_refused),
+	RIG_EAGER(what_can_be_taken_from_under_us_or_never_be_locked_is_refused),
 };
 
 RIG_MAIN(cases)
