@@ -4,9 +4,11 @@
 #include "buf.h"
 #include "lend.h"
 #include "own.h"
+#include "proc.h"
 #include "signals.h"
 #include <linux/futex.h>
 #include <linux/openat2.h>
+#include <linux/sched.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 
@@ -132,6 +134,22 @@ static long futex_by_number(void *const *p)
 	return SHIM_READY(ready_futex(p), plain(SYS_futex, p));
 }
 
+/* The first two arguments on both machines. */
+static long clone_by_number(void *const *p)
+{
+	return shim_clone_by_number(SYS_clone, N(0), P(1), p);
+}
+
+static long clone3_by_number(void *const *p)
+{
+	struct clone_args a = {0};
+
+	/* what it cannot be is the kernel's to say */
+	if (N(1) < CLONE_ARGS_SIZE_VER0 || !shim_copy(&a, P(0), CLONE_ARGS_SIZE_VER0))
+		return plain(SYS_clone3, p);
+	return shim_clone_by_number(SYS_clone3, a.flags, a.stack, p);
+}
+
 /* ---- the rest ---- */
 
 #define MASK(set)	     set = (void *)without_faults(set, &mask);
@@ -181,6 +199,10 @@ static long by_number(long nr, void **p)
 #include "syscall.def"
 	case SYS_futex:
 		return futex_by_number(p);
+	case SYS_clone:
+		return clone_by_number(p);
+	case SYS_clone3:
+		return clone3_by_number(p);
 	case SYS_openat2:
 		return openat2_by_number(I(0), P(1), P(2), N(3), p);
 	case SYS_rt_sigaction:
