@@ -10,9 +10,11 @@
  */
 #include "internal.h"
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 
-#define ASK_MSEC 10000
+#define ASK_MSEC    10000
+#define SETTLE_MSEC 10 /* so long after a fork it is left to who stores */
 
 /* ---- the one who asks ---- */
 
@@ -140,6 +142,7 @@ static void *serve(void *arg)
 {
 	struct vm_fileh *h = arg;
 	struct vm_ctl *ctl = h->ctl;
+	bool waited = false; /* before it settles */
 	uint32_t done, seq;
 
 	vm_thread_begin();
@@ -151,7 +154,11 @@ static void *serve(void *arg)
 	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS) {
 		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
 		if (seq == done) {
-			vm_wait(&ctl->ask_seq, seq, VM_FOREVER);
+			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON && !waited;
+
+			if (soon || !vm_settle(h))
+				vm_wait(&ctl->ask_seq, seq, soon ? SETTLE_MSEC : VM_FOREVER);
+			waited = soon;
 			continue;
 		}
 		vm_lock(&vm_map_lock);
@@ -161,6 +168,7 @@ static void *serve(void *arg)
 		vm_fileh_peer(h)->answered = done;
 		vm_wake(&ctl->seq);
 		vm_fileh_unlock(h);
+		__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE); /* if the file grew */
 		vm_unlock(&vm_map_lock);
 	}
 	vm_thread_end();
@@ -196,6 +204,14 @@ int vm_serve(struct vm_fileh *h)
 	vm_wake(&h->ctl->seq);
 	vm_fileh_unlock(h);
 	return err;
+}
+
+void vm_serve_wake(struct vm_fileh *h)
+{
+	/* a wake that comes just before it waits is lost: then it settles after the next request */
+	if (__atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) != VM_SETTLED &&
+	    __atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS)
+		(void)vm_sys->futex(&h->ctl->ask_seq, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 void vm_serve_end(struct vm_fileh *h)

@@ -96,6 +96,22 @@ int vm_harvest(struct vm_fileh *h)
 	return err;
 }
 
+bool vm_settle(struct vm_fileh *h)
+{
+	bool more = false;
+
+	if (__atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_SETTLED)
+		return false;
+	vm_lock(&vm_map_lock);
+	for (size_t i = 0; vm_engine_ops->settle && i < vm_nvmas; i++)
+		if (vm_vmas[i]->fileh == h && vm_vmas[i]->shared && vm_vmas[i]->writable)
+			more |= vm_engine_ops->settle(vm_vmas[i]) > 0;
+	/* after an error: who stores there tries again */
+	__atomic_store_n(&h->unsettled, more ? VM_UNSETTLED : VM_SETTLED, __ATOMIC_RELEASE);
+	vm_unlock(&vm_map_lock);
+	return more;
+}
+
 /* Take write (or all) access away from the run where v shows it. */
 static int freeze_run(struct vma *v, uint64_t start, uint64_t stop, bool all)
 {

@@ -14,112 +14,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- armed regions ---- */
-
-static uint64_t region_of(const struct vma *v, uint64_t pgoff)
-{
-	/* page tables cover aligned addresses, not aligned file offsets */
-	return vm_vma_addr(v, pgoff) / (VM_REGION_NPAGES * VM_PAGE) - v->start / (VM_REGION_NPAGES * VM_PAGE);
-}
-
-static uint64_t nregions(const struct vma *v)
-{
-	return region_of(v, vm_vma_pgstop(v) - 1) + 1;
-}
-
-static size_t armed_len(const struct vma *v)
-{
-	return (nregions(v) + 63) / 64 * 8;
-}
-
-static bool is_armed(const struct vma *v, uint64_t r)
-{
-	return v->armed[r / 64] >> (r % 64) & 1;
-}
-
-static int alloc_armed(struct vma *v)
-{
-	void *p;
-
-	v->armed = &v->armed_few;
-	v->armed_few = 0;
-	if (nregions(v) <= 64)
-		return 0;
-	p = vm_own_map(armed_len(v), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (vm_sys_err(p))
-		return vm_sys_err(p);
-	v->armed = p;
-	return 0;
-}
-
-static void uffd_detach(struct vma *v)
-{
-	if (v->armed && v->armed != &v->armed_few)
-		(void)vm_sys->munmap(v->armed, armed_len(v)); /* ours, aligned */
-	v->armed = NULL;
-}
-
-/* Pages of region r that v shows. */
-static void region_pages(const struct vma *v, uint64_t r, uint64_t *ret_start, uint64_t *ret_stop)
-{
-	uintptr_t size = VM_REGION_NPAGES * VM_PAGE, base = v->start / size * size + r * size;
-	uintptr_t start = base > v->start ? base : v->start, stop = base + size < v->stop ? base + size : v->stop;
-
-	*ret_start = v->pgoff + ((start - v->start) >> VM_PAGE_SHIFT);
-	*ret_stop = v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT);
-}
-
-static int protect_pages(const struct vma *v, uint64_t start, uint64_t stop)
-{
-	return vm_uffd_protect(vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT);
-}
-
-static void note(uintptr_t start, uintptr_t stop, void *arg)
-{
-	struct vma *v = arg;
-
-	vm_page_note_stored(v->fileh, v->pgoff + ((start - v->start) >> VM_PAGE_SHIFT),
-			    v->pgoff + ((stop - v->start) >> VM_PAGE_SHIFT));
-}
-
-/* Pages that another process put into ram may be in a region that is not armed, stored into: protecting them would hide
- * that. A scan tells, and protects, in one step. */
-static int scan_and_protect(const struct vma *v, uint64_t start, uint64_t stop)
-{
-	if (v->fileh->ctl->was_shared)
-		return vm_uffd_scan(vm_vma_addr(v, start), vm_vma_addr(v, stop), note,
-				    (void *)v);
-	return protect_pages(v, start, stop);
-}
-
-/* Arm all regions that [start, stop) touches; neighbours in one call. */
-static int arm(struct vma *v, uint64_t start, uint64_t stop,
-	       int (*protect)(const struct vma *v, uint64_t start, uint64_t stop))
-{
-	uint64_t last = region_of(v, stop - 1), from, to, skip;
-	int err;
-
-	for (uint64_t r = region_of(v, start); r <= last; r++) {
-		if (is_armed(v, r))
-			continue;
-		uint64_t first = r;
-
-		while (r < last && !is_armed(v, r + 1))
-			r++;
-		region_pages(v, first, &from, &skip);
-		region_pages(v, r, &skip, &to);
-		err = protect(v, from, to);
-		if (err)
-			return err;
-		for (; first <= r; first++)
-			v->armed[first / 64] |= 1ull << (first % 64);
-	}
-	return 0;
-}
-
 static int uffd_will_fill(struct vma *v, uint64_t start, uint64_t stop)
 {
-	return arm(v, start, stop, scan_and_protect);
+	return vm_arm(v, start, stop);
 }
 
 /* Copy to addr, where the memfd's pages are missing; whole pages appear, never a part of one. */
@@ -187,14 +84,14 @@ static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
 		return 0;
 	if (v->fileh->poison) /* marks that punching a hole leaves */
 		err = vm_sys->madvise((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, MADV_DONTNEED);
-	for (uint64_t r = region_of(v, start); !err && start < stop; r++) {
+	for (uint64_t r = vm_region_of(v, start); !err && start < stop; r++) {
 		uint64_t from, to;
 
-		region_pages(v, r, &from, &to);
+		vm_region_pages(v, r, &from, &to);
 		if (to > stop)
 			to = stop;
-		if (is_armed(v, r))
-			err = protect_pages(v, start, to);
+		if (vm_is_armed(v, r))
+			err = vm_protect_pages(v, start, to);
 		start = to;
 	}
 	return err;
@@ -202,83 +99,75 @@ static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
 
 /* ---- mappings ---- */
 
-static int uffd_attach(struct vma *v)
+/* What can have been touched through other mappings. */
+static int arm_known(struct vma *v)
 {
 	uint64_t start, stop, skip, end = vm_vma_pgstop(v);
+	int err = 0;
+
+	for (start = v->pgoff; !err && (start = vm_held_regions(v, start, end, &stop)) < end; start = stop)
+		err = vm_arm(v, start, stop);
+	/* a page that is known, but not in ram, was zeroed, and a touch brings it back */
+	for (start = v->pgoff; !err && start < end; start = stop) {
+		start = vm_pagemap_find_not(&v->fileh->pagemap, start, end, VM_EMPTY);
+		if (start == end)
+			break;
+		err = vm_arm(v, start, start + 1);
+		vm_region_pages(v, vm_region_of(v, start), &skip, &stop);
+	}
+	return err;
+}
+
+/* Nobody stored through v yet. Of a handle that others have, too, all of it is armed; where that takes long the server does
+ * it. */
+static int arm(struct vma *v)
+{
+	int err = 0;
+
+	v->fresh = true;
+	if (!v->fileh->ctl->was_shared) {
+		err = arm_known(v);
+		v->fresh = false;
+	} else if (!v->writable) {
+		return 0; /* and nobody ever will */
+	} else if (vm_settles_at_once(v)) {
+		err = vm_settle_all(v);
+	} else {
+		__atomic_store_n(&v->fileh->unsettled, VM_UNSETTLED_SOON, __ATOMIC_RELEASE);
+	}
+	return err;
+}
+
+static int uffd_attach(struct vma *v)
+{
 	int err;
 
-	err = alloc_armed(v);
+	err = vm_armed_alloc(v);
 	if (err)
 		return err;
 	err = v->fileh->lazy ? vm_uffd_need_thread() : 0;
 	if (!err)
 		err = vm_uffd_register(v->start, v->stop - v->start, v->fileh->lazy);
-	/* nobody stored through it yet; a page that is known, but not in ram, was zeroed, and a touch brings it back */
-	for (start = v->pgoff; !err && start < end; start = stop) {
-		start = vm_ram_next(&v->fileh->ram, start, end, &stop);
-		if (start < end)
-			err = arm(v, start, stop, protect_pages);
-	}
-	for (start = v->pgoff; !err && start < end; start = stop) {
-		start = vm_pagemap_find_not(&v->fileh->pagemap, start, end, VM_EMPTY);
-		if (start == end)
-			break;
-		err = arm(v, start, start + 1, protect_pages);
-		region_pages(v, region_of(v, start), &skip, &stop);
-	}
+	if (!err)
+		err = arm(v);
 	if (!err && v->fileh->lazy && !v->dontfork) {
 		/* A child made behind our back would see, and make, zeros where pages are not loaded. */
 		err = vm_sys->madvise((void *)v->start, v->stop - v->start, MADV_DONTFORK);
 		v->dontfork = !err;
 	}
 	if (err)
-		uffd_detach(v);
+		vm_armed_free(v);
 	return err;
-}
-
-static int uffd_split(struct vma *v, struct vma *tail)
-{
-	uint64_t first = region_of(v, tail->pgoff);
-	int err = alloc_armed(tail);
-
-	if (err)
-		return err;
-	for (uint64_t r = 0; r < nregions(tail); r++)
-		if (is_armed(v, first + r))
-			tail->armed[r / 64] |= 1ull << (r % 64);
-	/* what v's own array was sized for shrinks with it; keep the mapping's length findable */
-	if (v->armed != &v->armed_few) {
-		struct vma head = *v;
-		uint64_t *whole = v->armed;
-		size_t whole_len = armed_len(v);
-
-		head.stop = tail->start;
-		err = alloc_armed(&head);
-		if (err) {
-			uffd_detach(tail);
-			return err;
-		}
-		memcpy(head.armed, whole, armed_len(&head));
-		v->armed_few = head.armed_few;
-		v->armed = head.armed == &head.armed_few ? &v->armed_few : head.armed;
-		(void)vm_sys->munmap(whole, whole_len);
-	}
-	return 0;
 }
 
 /* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. */
 static int scan_held(struct vma *v, uint64_t start, uint64_t stop)
 {
-	uint64_t from, to, skip;
+	uint64_t from, to;
 	int err = 0;
 
-	while (!err && (from = vm_ram_first(&v->fileh->ram, start, stop)) < stop) {
-		region_pages(v, region_of(v, from), &from, &to);
-		while (to < stop && vm_ram_first(&v->fileh->ram, to, stop) == to)
-			region_pages(v, region_of(v, to), &skip, &to);
-		err = vm_uffd_scan(vm_vma_addr(v, from), vm_vma_addr(v, to), note, v);
-		start = to;
-	}
+	for (; !err && (from = vm_held_regions(v, start, stop, &to)) < stop; start = to)
+		err = vm_scan_regions(v, from, to);
 	return err;
 }
 
@@ -288,10 +177,10 @@ static uint64_t armed_run(const struct vma *v, uint64_t r, uint64_t last)
 {
 	uint64_t end = r;
 
-	if (!is_armed(v, r))
+	if (!vm_is_armed(v, r))
 		return r;
 	for (; r <= last && r < end + GAP_MAX; r++)
-		if (is_armed(v, r))
+		if (vm_is_armed(v, r))
 			end = r + 1;
 	return end;
 }
@@ -309,22 +198,22 @@ static void note_all(struct vma *v, uint64_t start, uint64_t stop)
 
 static int scan(struct vma *v, uint64_t start, uint64_t stop)
 {
-	uint64_t r, end, last = region_of(v, stop - 1), from, to, skip;
+	uint64_t r, end, last = vm_region_of(v, stop - 1), from, to, skip;
 	int err = 0;
 
 	/* Pages that appear behind our back, holes or those that another process put into ram, can be anywhere. */
 	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
 		return scan_held(v, start, stop);
-	for (r = region_of(v, start); !err && r <= last; r = end) {
+	for (r = vm_region_of(v, start); !err && r <= last; r = end) {
 		if (r % 64 == 0 && !v->armed[r / 64]) {
 			end = r + 64;
 			continue;
 		}
 		end = armed_run(v, r, last);
 		if (end > r) {
-			region_pages(v, r, &from, &skip);
-			region_pages(v, end - 1, &skip, &to);
-			err = vm_uffd_scan(vm_vma_addr(v, from), vm_vma_addr(v, to), note, v);
+			vm_region_pages(v, r, &from, &skip);
+			vm_region_pages(v, end - 1, &skip, &to);
+			err = vm_scan_regions(v, from, to);
 		}
 		end++;
 	}
@@ -333,7 +222,7 @@ static int scan(struct vma *v, uint64_t start, uint64_t stop)
 
 static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 {
-	int err = scan(v, start, stop);
+	int err = v->fresh ? 0 : scan(v, start, stop);
 
 	/* the program locked itself in: a seccomp filter */
 	if (err != -ENOSYS && err != -EPERM && err != -EACCES)
@@ -344,7 +233,18 @@ static int uffd_harvest(struct vma *v, uint64_t start, uint64_t stop)
 
 static int uffd_protect(struct vma *v, uint64_t start, uint64_t stop)
 {
-	return vm_sys->mprotect((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT, v->prot);
+	return vm_sys->mprotect((void *)vm_vma_addr(v, start), (stop - start) << VM_PAGE_SHIFT,
+				v->fresh ? v->prot & ~PROT_WRITE : v->prot);
+}
+
+static int uffd_settle(struct vma *v)
+{
+	bool was_fresh = v->fresh;
+	int err = vm_settle_some(v);
+
+	if (!err && was_fresh && !__atomic_load_n(&v->fileh->frozen, __ATOMIC_SEQ_CST)) /* else the thaw does it */
+		err = uffd_protect(v, v->pgoff, vm_vma_pgstop(v));
+	return err;
 }
 
 static int uffd_touched(struct vma *v, uint64_t pgoff, bool write)
@@ -371,25 +271,31 @@ static void uffd_check(struct vma *v)
 	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
 		return;
 	for (pg = v->pgoff; (pg = vm_ram_next(&v->fileh->ram, pg, end, &stop)) < end;) {
-		BUG_ON(!is_armed(v, region_of(v, pg)));
-		region_pages(v, region_of(v, pg), &skip, &pg);
+		BUG_ON(!vm_is_armed(v, vm_region_of(v, pg)));
+		vm_region_pages(v, vm_region_of(v, pg), &skip, &pg);
 	}
+}
+
+static int uffd_start(const char **ret_why)
+{
+	return vm_uffd_open(false, ret_why);
 }
 
 static int uffd_fork_child(const char **ret_why)
 {
 	vm_uffd_close();
 	vm_uffd_thread_fork_child();
-	return vm_uffd_open(ret_why);
+	return vm_uffd_open(true, ret_why);
 }
 
 const struct vm_engine_ops vm_engine_uffd = {
 	.name = "uffd",
-	.start = vm_uffd_open,
+	.start = uffd_start,
 	.stop = vm_uffd_close,
 	.attach = uffd_attach,
-	.detach = uffd_detach,
-	.split = uffd_split,
+	.detach = vm_armed_free,
+	.settle = uffd_settle,
+	.split = vm_armed_split,
 	.fill = uffd_fill,
 	.will_fill = uffd_will_fill,
 	.emptied = uffd_emptied,

@@ -108,6 +108,12 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 		vm_fileh_unpin(h);
 		return AGAIN;
 	}
+	if (v->fresh && v->writable) { /* before the server got to it */
+		while ((err = vm_engine_ops->settle(v)) > 0)
+			;
+		vm_unlock(&vm_map_lock);
+		return err ? err : AGAIN;
+	}
 	vm_fileh_lock(h);
 	if (pgoff >= vm_npages(h->ctl->size))
 		err = -ENXIO; /* what the kernel answers with SIGBUS, had it got that far */
@@ -270,7 +276,7 @@ static int prepare_page(uintptr_t *addr, bool write)
 		vm_unlock(&vm_map_lock); /* the kernel says what is wrong, if anything */
 		return 0;
 	}
-	if (vm_engine_ops == &vm_engine_uffd)
+	if (vm_engine_ops == &vm_engine_uffd && !(write && v->fresh))
 		return prepare_uffd(v, pgoff);
 	err = resolve(v, pgoff, write);
 	if (err == AGAIN)

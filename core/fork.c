@@ -16,14 +16,18 @@ void vm_fork_prepare(void)
 	(void)vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, VM_FOREVER); /* cannot fail */
 	/* before: other threads of this process may store as soon as there is a child that asks; without a server the child
 	 * is told when it commits */
-	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
+		if (h->server == VM_SERVER_NONE)
+			__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE);
 		(void)vm_serve(h);
+	}
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (vm_lock_another(&h->ctl->lock))
 			vm_fileh_repair(h);
-		/* a commit of the child's must not come without the stores before the fork, which only this process can see;
-		 * at worst they are in the next one of ours */
-		(void)vm_harvest(h);
+		/* A commit of the child's must not come without the stores before the fork, which only this process can see: it
+		 * is asked for them. If it cannot be, they are at worst in the next one of ours. */
+		if (h->server == VM_SERVER_NONE)
+			(void)vm_harvest(h);
 	}
 	vm_fd_fork_prepare();
 }
@@ -102,6 +106,7 @@ static int join(struct vm_fileh *h)
 
 	h->nusers = 0;
 	h->server = VM_SERVER_NONE;
+	h->unsettled = VM_SETTLED; /* until arm says something else */
 	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
 	h->round = (struct vm_runs){0}; /* another thread may have been growing it */
 	vm_fileh_lock(h);

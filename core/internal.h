@@ -199,6 +199,8 @@ extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
 int vm_harvest(struct vm_fileh *h);
 /* The same, and all that a process that was killed may have stored counts as stored. */
 int vm_harvest_all(struct vm_fileh *h);
+/* Some of what the engine left for later (h->unsettled). Is there more? No lock held. */
+bool vm_settle(struct vm_fileh *h);
 /* Stores (loads, too, when all) into this process's mappings of h wait until thaw. runs NULL: everywhere. Map and handle
  * lock held. */
 int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all);
@@ -235,6 +237,8 @@ bool vm_ask_still_holds(struct vm_fileh *h);
 /* Answer what others ask, from now on until vm_serve_end. Map lock held / no lock held. */
 int vm_serve(struct vm_fileh *h);
 void vm_serve_end(struct vm_fileh *h);
+/* There is something to settle. */
+void vm_serve_wake(struct vm_fileh *h);
 
 /* ---- fault.c ---- */
 

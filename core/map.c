@@ -86,6 +86,7 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v)
 		err = vm_vma_insert(v);
 	}
 	vm_fileh_unlock(h);
+	vm_serve_wake(h);
 	return err;
 }
 

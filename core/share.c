@@ -35,8 +35,15 @@ static int serve(struct vm_fileh *h)
 
 int vm_fileh_share(struct vm_fileh *h, int *ret_fds)
 {
-	int err = serve(h);
+	int err;
 
+	vm_fileh_lock(h);
+	if (!h->ctl->was_shared)
+		__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE);
+	h->ctl->was_shared = true;
+	vm_fileh_unlock(h);
+	err = serve(h);
+	vm_serve_wake(h);
 	ret_fds[0] = h->ctl_fd;
 	ret_fds[1] = h->ram.fd;
 	return err;

@@ -144,6 +144,12 @@ enum vm_server {
 	VM_SERVER_ENDS, /* it has to end */
 };
 
+enum vm_unsettled {
+	VM_SETTLED,
+	VM_UNSETTLED_SOON, /* when nobody did it before: a child that begins another program, or ends, or stores nothing */
+	VM_UNSETTLED,
+};
+
 /* An open handle in this process. */
 struct vm_fileh {
 	struct vm_bigfile *file; /* (fixed) */
@@ -157,6 +163,7 @@ struct vm_fileh {
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	bool committed_here;   /* this process committed, and what it committed may be in a journal yet (busy) */
 	uint32_t server;       /* enum vm_server: the thread that carries out what others ask (atomic, futex) */
+	uint32_t unsettled;    /* enum vm_unsettled: the server has to settle mappings (atomic) */
 	unsigned nvmas;	       /* mappings in this process (map lock) */
 	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */
 	unsigned nprivate;     /* of them MAP_PRIVATE (map lock) */
@@ -180,6 +187,8 @@ struct vma {
 	bool nofork;	   /* the program said so, too (MADV_DONTFORK): the child has none */
 	uint64_t *armed;   /* uffd: bit per 2 MiB region from pgoff's on: its page table is write-protected */
 	uint64_t armed_few; /* armed of a small mapping */
+	uint64_t settled;  /* uffd: up to this page it is armed, if others have the handle */
+	bool fresh;	   /* uffd: nobody could store through it yet, and cannot before it is settled */
 	struct vm_runs rw; /* segv: pages that are writable now */
 };
 
@@ -195,6 +204,8 @@ struct vm_engine_ops {
 	int (*attach)(struct vma *v);
 	/* The vma is gone, or about to: free what attach made. */
 	void (*detach)(struct vma *v);
+	/* Do a piece of what attach left for later (fileh->unsettled); 1: there is more. Map lock held only. Optional. */
+	int (*settle)(struct vma *v);
 	/* tail was cut off the end of v: give it its share of what attach made. */
 	int (*split)(struct vma *v, struct vma *tail);
 	/* Put npages, which are missing there, into ram; on an error they still are. Optional. */

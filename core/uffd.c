@@ -196,7 +196,7 @@ void vm_uffd_close(void)
 	vm_fd_drop(&uffd);
 }
 
-int vm_uffd_open(const char **ret_why)
+int vm_uffd_open(bool probed, const char **ret_why)
 {
 	int err = open_uffd();
 
@@ -211,7 +211,7 @@ int vm_uffd_open(const char **ret_why)
 		*ret_why = "/proc/self/pagemap cannot be opened";
 		goto close;
 	}
-	err = probe();
+	err = probed ? 0 : probe();
 	if (err) {
 		*ret_why = "userfaultfd and PAGEMAP_SCAN do not see a store (Linux 6.7)";
 		goto close;

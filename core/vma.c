@@ -167,6 +167,7 @@ static int split_at(uintptr_t addr)
 	tail->writable = v->writable;
 	tail->dontfork = v->dontfork;
 	tail->nofork = v->nofork;
+	tail->fresh = v->fresh;
 	err = v->shared ? vm_engine_ops->split(v, tail) : 0;
 	if (err) {
 		vm_vma_free(tail);
