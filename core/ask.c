@@ -145,9 +145,6 @@ static void *serve(void *arg)
 	bool waited = false; /* before it settles */
 	uint32_t done, seq;
 
-	vm_thread_begin();
-	__atomic_store_n(&h->server, VM_SERVER_RUNS, __ATOMIC_RELEASE);
-	(void)vm_sys->futex(&h->server, FUTEX_WAKE, 1, NULL);
 	vm_fileh_lock(h);
 	done = vm_fileh_peer(h)->answered;
 	vm_fileh_unlock(h);
@@ -171,7 +168,6 @@ static void *serve(void *arg)
 		__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE); /* if the file grew */
 		vm_unlock(&vm_map_lock);
 	}
-	vm_thread_end();
 	__atomic_store_n(&h->server, VM_SERVER_NONE, __ATOMIC_RELEASE); /* and h may be gone */
 	(void)vm_sys->futex(&h->server, FUTEX_WAKE, 1, NULL);
 	return NULL;
@@ -191,11 +187,8 @@ int vm_serve(struct vm_fileh *h)
 	vm_fileh_peer(h)->answered = h->ctl->ask_seq; /* nothing stored yet that was asked for, or harvested before */
 	vm_fileh_peer(h)->serves = VM_SERVES;
 	vm_fileh_unlock(h);
-	h->server = VM_SERVER_STARTS;
-	err = vm_thread_start(serve, h);
-	/* a fork that comes next must not find a thread that is half begun. It takes no lock before it says so. */
-	while (!err && __atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_STARTS)
-		(void)vm_sys->futex(&h->server, FUTEX_WAIT, VM_SERVER_STARTS, NULL);
+	h->server = VM_SERVER_RUNS;
+	err = vm_thread_start(serve, h, VM_STACK_LEN);
 	if (!err)
 		return 0;
 	h->server = VM_SERVER_NONE;

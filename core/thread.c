@@ -2,18 +2,13 @@
 /* How many threads could be storing: those of the process, less the helpers that never do. */
 #include "internal.h"
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static uint32_t nhelpers;	   /* (atomic) */
 static __thread uint8_t is_helper;
-
-void vm_thread_begin(void)
-{
-	is_helper = 1;
-	__atomic_add_fetch(&nhelpers, 1, __ATOMIC_SEQ_CST);
-}
 
 #define PROC_PATH 32
 
@@ -95,16 +90,31 @@ bool vm_thread_is_last(void)
 	return is_one_left() && vm_process_state(0) == 'Z';
 }
 
-void vm_thread_end(void)
+struct start {
+	void *(*fn)(void *arg);
+	void *arg;
+	uint32_t begun; /* (atomic, futex) */
+};
+
+static void *helper_main(void *arg)
 {
+	struct start *there = arg, s = *there;
+
+	is_helper = 1;
+	__atomic_add_fetch(&nhelpers, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&there->begun, 1, __ATOMIC_RELEASE);
+	(void)vm_sys->futex(&there->begun, FUTEX_WAKE, 1, NULL); /* it may be gone: then it wakes nobody */
+	(void)s.fn(s.arg);
 	/* the kernel counts it a moment longer: that is the safe side */
 	__atomic_sub_fetch(&nhelpers, 1, __ATOMIC_SEQ_CST);
+	return NULL;
 }
 
-int vm_thread_start(void *(*fn)(void *arg), void *arg)
+int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len)
 {
 	/* glibc's two internal signals stay: setuid() waits for every thread to answer one */
 	const uint64_t all = ~(3ull << 31);
+	struct start s = {fn, arg, 0};
 	pthread_attr_t attr;
 	pthread_t thread;
 	uint64_t old;
@@ -114,16 +124,20 @@ int vm_thread_start(void *(*fn)(void *arg), void *arg)
 	if (err)
 		return -err;
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
-	(void)pthread_attr_setstacksize(&attr, 128 * 1024);
+	(void)pthread_attr_setstacksize(&attr, stack_len);		   /* or the default */
 	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
-	err = pthread_create(&thread, &attr, fn, arg);
+	err = pthread_create(&thread, &attr, helper_main, &s);
 	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);
 	(void)pthread_attr_destroy(&attr);
+	/* a fork that comes next must not find a thread that is half begun: it could be inside of a sanitizer's allocator,
+	 * whose locks the child would have for ever */
+	while (!err && !__atomic_load_n(&s.begun, __ATOMIC_ACQUIRE))
+		(void)vm_sys->futex(&s.begun, FUTEX_WAIT, 0, NULL);
 	return -err;
 }
 
 void vm_thread_fork_child(void)
 {
-	nhelpers = 0;
+	__atomic_store_n(&nhelpers, 0, __ATOMIC_RELAXED);
 	is_helper = 0;
 }

@@ -139,7 +139,6 @@ enum vm_frozen {
 
 enum vm_server {
 	VM_SERVER_NONE,
-	VM_SERVER_STARTS,
 	VM_SERVER_RUNS,
 	VM_SERVER_ENDS, /* it has to end */
 };

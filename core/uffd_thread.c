@@ -85,7 +85,6 @@ static void *handler_main(void *arg)
 	struct uffd_msg msg[16];
 
 	(void)arg;
-	vm_thread_begin();
 	for (;;) {
 		struct pollfd pfd = {.fd = vm_uffd_fd(), .events = POLLIN};
 		ssize_t n;
@@ -102,7 +101,7 @@ static void *handler_main(void *arg)
 
 int vm_uffd_need_thread(void)
 {
-	int err = thread_runs ? 0 : vm_thread_start(handler_main, NULL);
+	int err = thread_runs ? 0 : vm_thread_start(handler_main, NULL, VM_STACK_LEN);
 
 	thread_runs |= !err;
 	return err;

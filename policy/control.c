@@ -26,7 +26,7 @@
 #define NCLIENTS   8
 #define IDLE_USEC  (60u * 1000000u) /* a client that is silent this long goes */
 #define EVICT_USEC (1u * 1000000u)  /* ... or this long, when another waits for its place */
-#define STACK_LEN  (1u << 20)
+#define STACK_LEN  (1u << 20) /* backends, and exit handlers of the program */
 #define LAST_USEC  20000 /* so often the helper looks whether only helpers are left */
 
 enum { IDLE, RUNNING, STOPPING };
@@ -200,7 +200,6 @@ static void *helper(void *arg)
 {
 	bool more = false;
 
-	vm_thread_begin();
 	(void)pthread_setname_np(pthread_self(), "txmap"); /* for people who look at threads */
 	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == RUNNING) {
 		int64_t tick_usec;
@@ -221,29 +220,6 @@ static void *helper(void *arg)
 	return arg;
 }
 
-static int start_thread(void)
-{
-	/* All but the two that libc needs in every thread: setuid(2) waits until each has answered them. */
-	const uint64_t all = ~(3ull << 31);
-	pthread_attr_t attr;
-	pthread_t thread;
-	uint64_t old;
-	int err;
-
-	err = -pthread_attr_init(&attr);
-	if (err)
-		return err;
-	(void)pthread_attr_setstacksize(&attr, STACK_LEN); /* or the default */
-	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	err = vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
-	if (!err) {
-		err = -pthread_create(&thread, &attr, helper, NULL);
-		(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL); /* a mask that was in force */
-	}
-	(void)pthread_attr_destroy(&attr);
-	return err;
-}
-
 int pol_control_start(void)
 {
 	int expected = IDLE, saved = errno, err;
@@ -254,7 +230,7 @@ int pol_control_start(void)
 	err = open_event();
 	if (!err) {
 		open_socket();
-		err = start_thread();
+		err = vm_thread_start(helper, NULL, STACK_LEN);
 	}
 	if (err) {
 		pol_control_stop();

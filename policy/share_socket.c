@@ -105,7 +105,6 @@ static int open_socket(void)
 
 static void *serve(void *arg)
 {
-	vm_thread_begin();
 	(void)pthread_setname_np(pthread_self(), "txmap-share"); /* for people who look at threads */
 	for (;;) {
 		struct pollfd p = {.fd = listen_fd, .events = POLLIN};
@@ -126,7 +125,6 @@ static void *serve(void *arg)
 		answer(s);
 		vm_fd_drop(&s);
 	}
-	vm_thread_end();
 	return arg;
 }
 
@@ -143,7 +141,7 @@ int pol_share_listen(void)
 	if (!pol_share_listens()) {
 		err = open_socket();
 		if (!err)
-			err = vm_thread_start(serve, NULL);
+			err = vm_thread_start(serve, NULL, VM_STACK_LEN);
 		if (!err)
 			listen_pid = vm_sys->getpid();
 		else if (listen_fd >= 0)

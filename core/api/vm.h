@@ -57,12 +57,10 @@ struct vm_lock_hook {
 };
 void vm_set_lock_hook(const struct vm_lock_hook *hook);
 
-/* To be called first in every helper thread: it does not store into the program's memory, and is not counted as one that
- * might. */
-void vm_thread_begin(void);
-/* A helper thread, all signals blocked, detached; fn begins with vm_thread_begin and, if it ends, ends with vm_thread_end. */
-int vm_thread_start(void *(*fn)(void *arg), void *arg);
-void vm_thread_end(void);
+/* A helper thread, all signals blocked, detached: it does not store into the program's memory, and is not counted as one
+ * that might. It has begun when this returns. */
+int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len);
+#define VM_STACK_LEN (128ul << 10) /* enough for core */
 /* In a helper: has the main thread ended, and every other one that is no helper? */
 bool vm_thread_is_last(void);
 
