@@ -19,6 +19,7 @@ struct pol_file_shared {
 	int64_t own_from_nsec, own_to_nsec; /* what we wrote since has its time in between; 0: nothing */
 	uint64_t size;
 	uint64_t looked_usec; /* monotonic */
+	uint32_t mode, gid;   /* the file's, which its journal follows */
 	bool foreign;	      /* somebody else changed it, and nobody accepted that */
 };
 _Static_assert(sizeof(struct pol_file_shared) <= VM_BACKEND_SHARED, "fits");
@@ -62,6 +63,9 @@ void pol_journal_id(const char *path, const struct stat *st, int fd, struct vm_j
 int pol_journal_open(const char *jpath, const struct stat *data, bool create, int *fd, bool *ret_created,
 		     const char **ret_what);
 void pol_journal_end_exclusive(int fd);
+/* May nobody read or write the journal who may not do so with the file? Make it so. */
+bool pol_journal_mode_fits(const struct stat *journal, const struct stat *data);
+int pol_journal_give(int fd, const struct stat *data);
 /* Open to look at it only. -EBUSY: a live process has it. */
 int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what);
 /* Make names in dir durable. */

@@ -114,13 +114,20 @@ static int is_still_at(const char *jpath, int fd)
 }
 
 /* Who may read the file may read its journal, nobody else. */
-static int give_to_owner_of(int fd, const struct stat *data)
+int pol_journal_give(int fd, const struct stat *data)
 {
 	mode_t mode = data->st_mode & 0666;
 
 	if (vm_sys->fchown(fd, data->st_uid, data->st_gid) && vm_sys->fchown(fd, (uid_t)-1, data->st_gid))
 		mode &= ~(mode_t)070; /* another group than the file's */
 	return vm_sys->fchmod(fd, mode | 0600);
+}
+
+bool pol_journal_mode_fits(const struct stat *journal, const struct stat *data)
+{
+	mode_t more = journal->st_mode & 0777 & ~(data->st_mode | 0600);
+
+	return !more && (journal->st_gid == data->st_gid || !(journal->st_mode & 070));
 }
 
 /* In a directory where anybody may create names: is the journal made by somebody we trust with the file? */
@@ -137,7 +144,9 @@ static int check_regular(int fd, const struct stat *data, struct stat *ret_st, c
 	*ret_what = "belongs to another user";
 	if (data && ret_st->st_uid != data->st_uid && ret_st->st_uid != geteuid() && ret_st->st_uid != 0)
 		return -EPERM;
-	return 0;
+	/* one that holds commits says whose they are */
+	*ret_what = "an empty file that has another name, too: it may be meant for something else";
+	return !ret_st->st_size && ret_st->st_nlink > 1 ? -EPERM : 0;
 }
 
 static int open_and_lock(const char *jpath, int flags, int how, int *fd, const char **ret_what)
@@ -192,9 +201,9 @@ int pol_journal_open(const char *jpath, const struct stat *data, bool create, in
 		return err;
 	err = check_regular(*fd, data, &st, ret_what);
 	*ret_created = !err && create && !st.st_size;
-	if (*ret_created) {
+	if (!err && (*ret_created || !pol_journal_mode_fits(&st, data))) {
 		*ret_what = "mode";
-		err = give_to_owner_of(*fd, data);
+		err = pol_journal_give(*fd, data);
 	}
 	if (err)
 		vm_fd_drop(fd);
@@ -321,6 +330,8 @@ static int begin_journal(struct vm_bigfile *f, const struct stat *data, const ch
 		goto unset;
 	s->jdev = st.st_dev;
 	s->jino = st.st_ino;
+	s->mode = data->st_mode;
+	s->gid = data->st_gid;
 	pol_journal_end_exclusive(p->j.fd);
 	return 0;
 unset:

@@ -71,6 +71,22 @@ int pol_file_leave(struct vm_bigfile *f)
 	return err;
 }
 
+/* The program, or somebody else, may have closed the file to others since. */
+static int follow_mode(struct vm_bigfile *f, const struct stat *st)
+{
+	struct pol_file_shared *s = f->shared;
+	int err;
+
+	if ((s->mode == st->st_mode && s->gid == st->st_gid) || pol_file_priv(f)->j.fd < 0)
+		return 0;
+	err = pol_journal_give(pol_file_priv(f)->j.fd, st);
+	if (err)
+		return err;
+	s->mode = st->st_mode;
+	s->gid = st->st_gid;
+	return 0;
+}
+
 int pol_file_look(struct vm_bigfile *f, bool anyway)
 {
 	struct pol_file_shared *s = f->shared;
@@ -81,6 +97,8 @@ int pol_file_look(struct vm_bigfile *f, bool anyway)
 	if (!anyway && now - s->looked_usec < LOOK_USEC)
 		return s->foreign;
 	err = vm_sys->fstat(f->fd, &st);
+	if (!err)
+		err = follow_mode(f, &st);
 	if (err)
 		return err;
 	s->looked_usec = now;
