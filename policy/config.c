@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum opt_scope { PROC, RULE };
@@ -157,6 +158,14 @@ static void resolve(const struct pol_reader *rd, const struct pol_given *own, st
 	}
 }
 
+/* su and sudo may leave another user's: a directory of ours in there would be in that one's way. */
+static bool is_anothers(const char *dir)
+{
+	struct stat st;
+
+	return !vm_sys->fstatat(AT_FDCWD, dir, &st, 0) && st.st_uid != geteuid();
+}
+
 static int find_runtime_dir(struct pol_reader *rd, char *const *envp, struct pol_config *c)
 {
 	char dir[64];
@@ -169,7 +178,7 @@ static int find_runtime_dir(struct pol_reader *rd, char *const *envp, struct pol
 		if (!strncmp(*envp, "XDG_RUNTIME_DIR=/", 17))
 			base = *envp + 16;
 	}
-	if (base) {
+	if (base && !is_anothers(base)) {
 		size_t len = strlen(base);
 		char *path = pol_arena_alloc(&rd->arena, len + sizeof("/txmap"));
 
