@@ -27,6 +27,7 @@
 #define IDLE_USEC  (60u * 1000000u) /* a client that is silent this long goes */
 #define EVICT_USEC (1u * 1000000u)  /* ... or this long, when another waits for its place */
 #define STACK_LEN  (1u << 20) /* backends, and exit handlers of the program */
+#define SHORT_MSEC 20	 /* before another try, while there is no descriptor left */
 #define LAST_USEC  20000 /* so often the helper looks whether only helpers are left */
 
 enum { IDLE, RUNNING, STOPPING };
@@ -63,6 +64,8 @@ static void accept_client(uint64_t now)
 	if (!c)
 		return;
 	fd = vm_sys->accept4(listen_fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS)
+		(void)vm_sys->poll(NULL, 0, SHORT_MSEC); /* it stays to be accepted: not as fast as we can */
 	if (fd < 0)
 		return;
 	if (c->fd >= 0)
@@ -201,6 +204,7 @@ static void *helper(void *arg)
 	bool more = false;
 
 	(void)pthread_setname_np(pthread_self(), "txmap"); /* for people who look at threads */
+	pol_sweep();
 	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == RUNNING) {
 		int64_t tick_usec;
 

@@ -79,6 +79,9 @@ void pol_socket_unlink_as(const char *dir, const char *name);
 /* Create dir if need be and listen at dir/PID.sock. 0 and a descriptor, or -errno with the reason in why. */
 int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen);
 void pol_socket_unlink(const char *dir, pid_t pid);
+/* Is process pid no more? Then its sockets go. A number that is nobody's here may be somebody's in another PID namespace: who
+ * listens lives. */
+bool pol_socket_forget(int dirfd, pid_t pid);
 /* May the process at the other end give orders? */
 bool pol_socket_peer_is_allowed(int fd);
 

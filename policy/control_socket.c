@@ -84,6 +84,29 @@ static bool is_stale(int dirfd, const char *name, int type)
 	return stale;
 }
 
+bool pol_socket_forget(int dirfd, pid_t pid)
+{
+	static const struct {
+		const char *suffix;
+		int type;
+	} kinds[] = {{"share", SOCK_SEQPACKET}, {"sock", SOCK_STREAM}};
+	char name[2][32];
+	struct stat st;
+
+	(void)snprintf(name[0], sizeof(name[0]), "/proc/%d", pid);
+	if (vm_sys->fstatat(AT_FDCWD, name[0], &st, 0) != -ENOENT)
+		return false;
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(name[i], sizeof(name[i]), "%d.%s", pid, kinds[i].suffix);
+		if (vm_sys->fstatat(dirfd, name[i], &st, AT_SYMLINK_NOFOLLOW) != -ENOENT &&
+		    !is_stale(dirfd, name[i], kinds[i].type))
+			return false;
+	}
+	for (int i = 0; i < 2; i++)
+		(void)vm_sys->unlinkat(dirfd, name[i], 0); /* litter, if it was there */
+	return true;
+}
+
 int pol_socket_listen_as(const char *dir, const char *name, int type, int *ret_fd, char *why, size_t whylen)
 {
 	int dirfd = -1, fd, err, saved = errno;

@@ -19,12 +19,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define LOCK_MSEC 5000
 #define CHILD_MSEC 20  /* a fork is to be quick, and who leaves brings it in */
 #define CHILD_COMES_MSEC 1000
 #define TRY_MSEC  5
 #define BUSY_MSEC 5000 /* for somebody's commit */
+#define ASK_MSEC  4000 /* all in all, for answers */
 
 /* ---- who has it ---- */
 
@@ -54,12 +56,13 @@ static bool is_gone(int32_t pid)
 	return vm_sys->fstatat(AT_FDCWD, path, &st, 0) == -ENOENT;
 }
 
-static void take_out(struct pol_registry *r, int32_t pid)
+/* It does not have the file. false: it may, in another PID namespace. */
+static bool take_out(struct pol_registry *r, int32_t pid)
 {
 	if (is_gone(pid))
-		pol_registry_forget(r, pid);
-	else /* its sockets are another program's */
-		pol_registry_remove(r, pid);
+		return pol_registry_forget(r, pid);
+	pol_registry_remove(r, pid); /* its sockets are another program's */
+	return true;
 }
 
 /* As pol_share_ask. A child that its parent entered is about to listen. */
@@ -83,15 +86,21 @@ static int ask(const struct pol_file *m, const struct pol_registry *r, int32_t e
  * taken out. */
 static int attach(struct pol_file *m, const char *arg, struct pol_registry *r, struct vm_fileh **ret_h)
 {
+	uint64_t until = pol_now_usec(CLOCK_MONOTONIC) + ASK_MSEC * UINT64_C(1000);
 	int fds[POL_SHARE_NFDS], err, refused = 0;
 	int32_t pid, who = 0;
 
 	for (unsigned i = 0; i < r->n;) {
 		pid = r->pids[i] < 0 ? -r->pids[i] : r->pids[i];
+		if (pol_now_usec(CLOCK_MONOTONIC) > until) { /* many that hang */
+			refused = -ETIMEDOUT;
+			who = pid;
+			break;
+		}
 		err = ask(m, r, r->pids[i], fds);
 		if (!err) {
-			take_out(r, pid);
 			m->unrecovered = true;
+			i += !take_out(r, pid);
 			continue;
 		}
 		if (err > 0) {
@@ -239,6 +248,8 @@ bool pol_share_has_somebody(dev_t dev, ino_t ino)
 		has = r.pids[i] < 0 || (r.pids[i] != vm_sys->getpid() &&
 					pol_share_ask(r.dirfd, r.pids[i], dev, ino, POL_SHARE_NOTHING, NULL));
 	pol_registry_close(&r);
+	if (!has)
+		pol_registry_sweep(dev, ino); /* the next call need not ask */
 	return has;
 }
 

@@ -40,8 +40,8 @@ struct pol_registry {
 int pol_registry_lock(dev_t dev, ino_t ino, unsigned msec, struct pol_registry *ret);
 void pol_registry_add(struct pol_registry *r, int32_t pid);
 void pol_registry_remove(struct pol_registry *r, int32_t pid);
-/* The process is no more: the sockets it left go, too. */
-void pol_registry_forget(struct pol_registry *r, int32_t pid);
+/* If the process is no more it is taken out, and the sockets that it left go. Was it so? */
+bool pol_registry_forget(struct pol_registry *r, int32_t pid);
 /* What r holds is what others find. An error: they find what they found before. */
 int pol_registry_write(struct pol_registry *r);
 void pol_registry_unlock(struct pol_registry *r);
@@ -49,6 +49,8 @@ void pol_registry_unlock(struct pol_registry *r);
 int pol_registry_read(dev_t dev, ino_t ino, struct pol_registry *ret);
 void pol_registry_close(struct pol_registry *r);
 void pol_registry_fork_child(void);
+/* When all who are in it are no more it goes. */
+void pol_registry_sweep(dev_t dev, ino_t ino);
 
 /* ---- share_hint.c: could there be a registry? A look into memory ---- */
 
@@ -57,6 +59,13 @@ void pol_hint_open(void);
 uint64_t pol_hint_mask(void);
 bool pol_hint_maybe(dev_t dev, ino_t ino);
 void pol_hint_count(dev_t dev, ino_t ino, int by);
+/* Is nobody at it, and was nobody within so many seconds? Then the caller is. */
+bool pol_hint_sweep_is_due(unsigned sec);
+
+/* ---- share_sweep.c ---- */
+
+/* Take away what processes that were killed left in the runtime directory, if nobody did so a moment ago. */
+void pol_sweep(void);
 
 /* ---- share_socket.c: PID.share in the runtime directory ---- */
 

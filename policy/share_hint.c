@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define NAME	 "shares"
 #define NCLASSES 4096u
@@ -19,6 +20,7 @@ struct hint {
 	uint64_t mask;	     /* bit per class of inodes (pol_inode_class): some registry is there (atomic) */
 	uint32_t nmask[64];  /* registries (atomic) */
 	uint16_t n[NCLASSES]; /* the same, finer (atomic) */
+	uint64_t swept_sec;   /* since boot: when somebody last looked for what killed processes left (atomic) */
 };
 
 static struct hint *hint; /* (atomic) */
@@ -36,7 +38,8 @@ static int map_it(int dirfd)
 
 	if (fd < 0)
 		return fd;
-	err = vm_sys->ftruncate(fd, sizeof(*hint));
+	/* a full file system is to say so here, not by SIGBUS; and others may have a longer one mapped */
+	err = vm_sys->fallocate(fd, 0, 0, sizeof(*hint));
 	if (!err) {
 		p = vm_own_map(sizeof(*hint), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		err = vm_sys_err(p);
@@ -73,6 +76,15 @@ bool pol_hint_maybe(dev_t dev, ino_t ino)
 	return h && __atomic_load_n(count_of(h, dev, ino), __ATOMIC_ACQUIRE);
 }
 
+/* Down to nothing and not below: registries that were counted in a file that was removed are none of this one's. */
+#define ADD(n, by)                                                                                           \
+	({                                                                                                   \
+		__typeof__(*(n)) was = __atomic_load_n(n, __ATOMIC_RELAXED);                                 \
+		while ((was || (by) > 0) && !__atomic_compare_exchange_n(n, &was, (__typeof__(*(n)))(was + (by)), false, \
+									 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) \
+			;                                                                                    \
+	})
+
 void pol_hint_count(dev_t dev, ino_t ino, int by)
 {
 	struct hint *h = __atomic_load_n(&hint, __ATOMIC_ACQUIRE);
@@ -82,9 +94,22 @@ void pol_hint_count(dev_t dev, ino_t ino, int by)
 	if (!h)
 		return;
 	n = &h->nmask[__builtin_ctzll(class)];
-	__atomic_add_fetch(count_of(h, dev, ino), by, __ATOMIC_SEQ_CST);
-	if (!__atomic_add_fetch(n, by, __ATOMIC_SEQ_CST))
+	ADD(count_of(h, dev, ino), by);
+	ADD(n, by);
+	if (!__atomic_load_n(n, __ATOMIC_SEQ_CST))
 		__atomic_and_fetch(&h->mask, ~class, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(n, __ATOMIC_SEQ_CST)) /* also what another one counted meanwhile */
 		__atomic_or_fetch(&h->mask, class, __ATOMIC_SEQ_CST);
+}
+
+bool pol_hint_sweep_is_due(unsigned sec)
+{
+	struct hint *h = __atomic_load_n(&hint, __ATOMIC_ACQUIRE);
+	uint64_t now = pol_now_usec(CLOCK_BOOTTIME) / 1000000, last;
+
+	if (!h)
+		return false;
+	last = __atomic_load_n(&h->swept_sec, __ATOMIC_RELAXED);
+	return (!last || now < last || now - last >= sec) && /* before: the file is older than the machine's start */
+	       __atomic_compare_exchange_n(&h->swept_sec, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

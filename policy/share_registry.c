@@ -90,17 +90,11 @@ static int try_lock(const struct pol_registry *r)
 	return err;
 }
 
-/* Killed ones, many by now. What they left in the directory goes, too. */
+/* Killed ones. What they left in the directory goes, too. */
 static void prune(struct pol_registry *r)
 {
-	struct stat st;
-	char name[48];
-
-	for (unsigned i = r->n; i-- > 0;) {
-		(void)snprintf(name, sizeof(name), "/proc/%d", abs(r->pids[i]));
-		if (vm_sys->fstatat(AT_FDCWD, name, &st, 0) == -ENOENT)
-			pol_registry_forget(r, abs(r->pids[i]));
-	}
+	for (unsigned i = r->n; i-- > 0;)
+		(void)pol_registry_forget(r, abs(r->pids[i]));
 }
 
 int pol_registry_lock(dev_t dev, ino_t ino, unsigned msec, struct pol_registry *ret)
@@ -121,6 +115,9 @@ int pol_registry_lock(dev_t dev, ino_t ino, unsigned msec, struct pol_registry *
 		prune(ret);
 	if (!err)
 		return 0;
+	if (err != -EAGAIN)
+		pol_log(POL_LOG_WARN, "%s/%s: %s: other processes cannot share its file", pol_config_get()->runtime_dir, ret->name,
+			err == -EINVAL ? "no regular file" : pol_errno_name(err));
 	vm_fd_drop(&fd);
 	(void)vm_sys->close(ret->dirfd); /* only looked at */
 unlock:
@@ -128,15 +125,12 @@ unlock:
 	return err == -EAGAIN ? -EBUSY : err;
 }
 
-void pol_registry_forget(struct pol_registry *r, int32_t pid)
+bool pol_registry_forget(struct pol_registry *r, int32_t pid)
 {
-	char name[32];
-
+	if (!pol_socket_forget(r->dirfd, pid))
+		return false;
 	pol_registry_remove(r, pid);
-	(void)snprintf(name, sizeof(name), "%d.share", pid);
-	(void)vm_sys->unlinkat(r->dirfd, name, 0); /* litter, if it was there */
-	(void)snprintf(name, sizeof(name), "%d.sock", pid);
-	(void)vm_sys->unlinkat(r->dirfd, name, 0);
+	return true;
 }
 
 void pol_registry_add(struct pol_registry *r, int32_t pid)
@@ -200,4 +194,21 @@ int pol_registry_read(dev_t dev, ino_t ino, struct pol_registry *ret)
 void pol_registry_close(struct pol_registry *r)
 {
 	(void)vm_sys->close(r->dirfd); /* only looked at */
+}
+
+void pol_registry_sweep(dev_t dev, ino_t ino)
+{
+	struct pol_registry r;
+	unsigned n = 0;
+
+	if (pol_registry_read(dev, ino, &r))
+		return;
+	for (unsigned i = 0; i < r.n; i++)
+		n += pol_socket_forget(r.dirfd, abs(r.pids[i]));
+	pol_registry_close(&r);
+	if (n < r.n || pol_registry_lock(dev, ino, 0, &r))
+		return; /* somebody lives, or is about to */
+	prune(&r);
+	(void)pol_registry_write(&r); /* litter, at worst */
+	pol_registry_unlock(&r);
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define ANSWER_MSEC  2000 /* so long who asks waits */
+#define SHORT_MSEC   20   /* before another try, while there is no descriptor left */
 #define REQUEST_MSEC 500  /* so long who is asked waits for who connected and says nothing */
 
 #define MAGIC	0x68737874u /* "txsh" */
@@ -118,9 +119,9 @@ static void *serve(void *arg)
 			if (open_socket())
 				break;
 		}
-		if (s < 0)
-			continue;
-		if (vm_fd_adopt(&s))
+		if (s == -EMFILE || s == -ENFILE || s == -ENOMEM || s == -ENOBUFS)
+			(void)vm_sys->poll(NULL, 0, SHORT_MSEC); /* it stays to be accepted: not as fast as we can */
+		if (s < 0 || vm_fd_adopt(&s))
 			continue;
 		answer(s);
 		vm_fd_drop(&s);
