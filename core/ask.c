@@ -60,6 +60,16 @@ static bool has_answered(struct vm_fileh *h)
 	return true;
 }
 
+/* Handle lock held. What this process asks it does itself, by the thread that asks. */
+static void post(struct vm_fileh *h, enum vm_ask ask)
+{
+	struct vm_ctl *ctl = h->ctl;
+
+	ctl->ask = ask;
+	__atomic_store_n(&vm_fileh_peer(h)->answered, __atomic_load_n(&ctl->ask_seq, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+	vm_wake(&ctl->ask_seq);
+}
+
 int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 {
 	uint64_t until = vm_deadline(ASK_MSEC);
@@ -75,8 +85,7 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 		vm_fileh_unlock(h);
 		return 0;
 	}
-	h->ctl->ask = ask;
-	vm_wake(&h->ctl->ask_seq);
+	post(h, ask);
 	while (!has_answered(h)) {
 		uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_RELAXED);
 
@@ -98,9 +107,9 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 void vm_ask_thaw(struct vm_fileh *h)
 {
 	vm_fileh_lock(h);
-	h->ctl->ask = VM_ASK_THAW;
+	h->ctl->ask = VM_ASK_THAW; /* also for who comes later, and wakes for nothing */
 	if (vm_fileh_has_others(h))
-		vm_wake(&h->ctl->ask_seq);
+		post(h, VM_ASK_THAW);
 	vm_fileh_unlock(h);
 }
 
@@ -142,12 +151,11 @@ static void *serve(void *arg)
 {
 	struct vm_fileh *h = arg;
 	struct vm_ctl *ctl = h->ctl;
+	struct vm_peer *self = vm_fileh_peer(h);
 	bool waited = false; /* before it settles */
 	uint32_t done, seq;
 
-	vm_fileh_lock(h);
-	done = vm_fileh_peer(h)->answered;
-	vm_fileh_unlock(h);
+	done = __atomic_load_n(&self->answered, __ATOMIC_RELAXED);
 	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS) {
 		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
 		if (seq == done) {
@@ -158,11 +166,16 @@ static void *serve(void *arg)
 			waited = soon;
 			continue;
 		}
+		if (seq == __atomic_load_n(&self->answered, __ATOMIC_RELAXED)) { /* asked by this process */
+			done = seq;
+			continue;
+		}
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
 		done = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE); /* one that ends wakes without the lock */
-		vm_fileh_peer(h)->answer = carry_out(h, ctl->ask);
-		vm_fileh_peer(h)->answered = done;
+		if (self->answered != done)
+			self->answer = carry_out(h, ctl->ask);
+		__atomic_store_n(&self->answered, done, __ATOMIC_RELAXED);
 		vm_wake(&ctl->seq);
 		vm_fileh_unlock(h);
 		__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE); /* if the file grew */
@@ -184,7 +197,8 @@ int vm_serve(struct vm_fileh *h)
 	 * Who holds the map lock is no newcomer: it is asked, or has told that it cannot serve. */
 	while (h->ctl->gate == VM_GATE_CLOSED && h->ctl->busy_pid != vm_sys->getpid() && !vm_lock_is_held(VM_RANK_MAP))
 		vm_fileh_wait(h);
-	vm_fileh_peer(h)->answered = h->ctl->ask_seq; /* nothing stored yet that was asked for, or harvested before */
+	/* nothing stored yet that was asked for, or harvested before */
+	__atomic_store_n(&vm_fileh_peer(h)->answered, h->ctl->ask_seq, __ATOMIC_RELAXED);
 	vm_fileh_peer(h)->serves = VM_SERVES;
 	vm_fileh_unlock(h);
 	h->server = VM_SERVER_RUNS;
