@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 void vm_fork_prepare(void)
 {
@@ -58,6 +59,12 @@ static int map_again(struct vma *v)
 	return vm_sys_err(p);
 }
 
+/* Parent and child do not know each other's number then: neither could tell whether the other one lives. */
+static bool is_in_new_namespace(void)
+{
+	return !vm_sys_raw(__NR_getppid, 0, 0, 0, 0, 0, 0);
+}
+
 static int arm(struct vma *v)
 {
 	int err;
@@ -66,7 +73,7 @@ static int arm(struct vma *v)
 		return 0;
 	vm_engine_ops->detach(v);
 	vm_fileh_lock(v->fileh);
-	err = vm_engine_ops->attach(v);
+	err = is_in_new_namespace() ? -EREMOTE : vm_engine_ops->attach(v);
 	if (!err)
 		err = vm_engine_ops->protect(v, v->pgoff, vm_vma_pgstop(v));
 	vm_fileh_unlock(v->fileh);

@@ -219,6 +219,10 @@ int vm_need_scratch(struct vm_fileh *h);
 /* Can nobody but the calling thread store into this process's memory? */
 bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
+/* Is /proc there, and of our PID namespace? Not after a chroot(2), say. */
+bool vm_process_is_visible(void);
+/* Without looking there; false when it cannot be known. */
+bool vm_process_has_ended(int32_t pid);
 /* Of a process; pid 0: this one. What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
 char vm_process_state(int32_t pid);
 /* When it was started, in the kernel's ticks since boot; 0: it cannot be known. */

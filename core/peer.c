@@ -11,14 +11,12 @@
 
 /* A process that ended, began another program, or left its number to another has not our control memfd at that
  * descriptor. One that we may not look at counts as alive. */
-static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
+static bool looks_alive(struct vm_fileh *h, const struct vm_peer *p)
 {
 	struct stat ours, theirs;
 	char path[48];
 	int err;
 
-	if (p->pid == vm_sys->getpid())
-		return true;
 	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->ctl_fd);
 	err = vm_sys->fstatat(AT_FDCWD, path, &theirs, 0);
 	if (!err)
@@ -30,6 +28,12 @@ static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 	if (vm_process_state(p->pid) == 'Z')
 		return vm_process_nthreads(p->pid) > 1;
 	return err != -ENOENT && err != -ESRCH;
+}
+
+static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
+{
+	return p->pid == vm_sys->getpid() || looks_alive(h, p) ||
+	       (!vm_process_is_visible() && !vm_process_has_ended(p->pid));
 }
 
 /* Who died while the size changed may have got as far as ram's: longer is undone, shorter is done, since the bytes are

@@ -1,24 +1,51 @@
 /* SPDX-License-Identifier: MIT */
 /* How many threads could be storing: those of the process, less the helpers that never do. */
 #include "internal.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static uint32_t nhelpers;	   /* (atomic) */
 static __thread uint8_t is_helper;
 
 #define PROC_PATH 32
 
-/* Our own number may be another in the /proc that is mounted here. */
-static void proc_path(char *ret_path, int32_t pid, const char *name)
+bool vm_process_is_visible(void)
+{
+	char text[16], *p = text;
+	ssize_t n = vm_sys->readlinkat(AT_FDCWD, "/proc/self", text, sizeof(text) - 1);
+	int32_t pid = 0;
+
+	for (text[n > 0 ? n : 0] = 0; *p >= '0' && *p <= '9'; p++)
+		pid = pid * 10 + (*p - '0');
+	return pid == vm_sys->getpid();
+}
+
+bool vm_process_has_ended(int32_t pid)
+{
+	struct pollfd p = {.fd = (int)vm_sys_raw(__NR_pidfd_open, pid, 0, 0, 0, 0, 0), .events = POLLIN};
+	bool ended = p.fd == -ESRCH;
+
+	if (p.fd >= 0) {
+		ended = vm_sys->poll(&p, 1, 0) > 0;
+		(void)vm_sys->close(p.fd); /* was only asked */
+	}
+	return ended;
+}
+
+/* Our own number may be another in the /proc that is mounted here; then others' mean nothing. */
+static bool proc_path(char *ret_path, int32_t pid, const char *name)
 {
 	if (pid)
 		(void)snprintf(ret_path, PROC_PATH, "/proc/%d/%s", pid, name);
 	else
 		(void)snprintf(ret_path, PROC_PATH, "/proc/self/%s", name);
+	return !pid || vm_process_is_visible();
 }
 
 unsigned vm_process_nthreads(int32_t pid)
@@ -26,9 +53,8 @@ unsigned vm_process_nthreads(int32_t pid)
 	char path[PROC_PATH];
 	struct stat st;
 
-	proc_path(path, pid, "task");
 	/* a directory has a link for each subdirectory, and two: here one for each thread */
-	return vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2 ? 0 : (unsigned)st.st_nlink - 2;
+	return !proc_path(path, pid, "task") || vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2 ? 0 : (unsigned)st.st_nlink - 2;
 }
 
 /* One thread, and helpers. */
@@ -50,7 +76,8 @@ static const char *after_name(int32_t pid, char *text, size_t len)
 	ssize_t n;
 	int fd;
 
-	proc_path(path, pid, "stat");
+	if (!proc_path(path, pid, "stat"))
+		return NULL;
 	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return NULL;

@@ -239,7 +239,10 @@ int pol_file_recover(const struct pol_file *m)
 static void tell_unknown_name(int fd, int err)
 {
 	static bool told;
+	struct stat st;
 
+	if (vm_sys->fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return; /* a pipe has none */
 	if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
 		pol_log(POL_LOG_WARN, "descriptor %d: the name of its file cannot be found (%s)%s: no rule is looked for, and it "
 			"is NOT managed", fd, pol_errno_name(err), err == -ENOENT ? "; is /proc mounted?" : "");

@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Processes that may do little: in another root or namespace, under seccomp filters, without userfaultfd, with no place for
+# sockets. Commits hold what they must, or fail and say so; never a commit that lacks stores.
+. "$(dirname "$0")/lib.sh"
+
+family() { # HOW... -- WRAPPER...: family.c, which alone commits
+	local how=()
+	while [ "$1" != -- ]; do how+=("$1"); shift; done
+	shift
+	make_file a.dat o 64K
+	set="${set:-} commit=msync"
+	under "$@" "$work/bin/family" a.dat "${how[@]}"
+	set=''
+}
+all_there() {
+	is 0; says '^fine$'; holds a.dat ABCDEF; holds a.dat abcde 4096
+}
+
+t_family() {
+	claim 'parent and child'
+	family --; all_there; silent
+	[ "$(id -u)" = 0 ] || { echo 'not tried: chroot and namespaces'; return; }
+	claim 'in a PID namespace whose /proc is not mounted: the numbers there are others'
+	local was=$who ns
+	if [ "$who" = self ]; then
+		family -- unshare --pid --fork; all_there; silent
+		family -- unshare --pid --fork --mount-proc; all_there; silent
+		claim 'the parent, or the child, in another root, where there is no /proc'
+		mkdir root
+		family chroot "$dir/root" --; all_there; silent
+		family child "$dir/root" --; all_there; silent
+		claim 'a child in a PID namespace of its own has no mapping, and the log says so'
+		family newpid --
+		is 1; says '^child: signal 11$'; errs 'error: forked child: managed mappings .*EREMOTE'
+	fi
+	claim 'in a user namespace, alone and with a PID namespace'
+	for ns in '-U' '-U -r' '-U -r --pid --fork' '-U -r --pid --fork --mount-proc'; do
+		# shellcheck disable=SC2086 # words
+		run unshare $ns true
+		[ "$status" = 0 ] || { echo "not tried: unshare $ns"; continue; }
+		[ "$ns" != -U ] || [ "$who" = ordinary ] || continue # nobody of root's cannot write root's file
+		# shellcheck disable=SC2086 # words
+		family -- unshare $ns; all_there; silent
+	done
+	who=$was
+}
+
+t_seccomp() {
+	local how
+	claim 'a filter that refuses what a commit needs: it fails, and the file has the one before'
+	make_file a.dat o 64K
+	under "$work/bin/locked" a.dat refuse
+	[ "$status" != 77 ] || { echo 'not tried: seccomp'; return; }
+	is 0; says '^before: ok'; says '^stored: ok'; says '^msync: E'
+	txmap recover a.dat; is 0; holds a.dat one
+	claim 'one that kills: as it says'
+	make_file a.dat o 64K
+	under bash -c 'ulimit -c 0; exec "$@"' bash "$work/bin/locked" a.dat kill
+	is $((128 + $(kill -l SYS))); says '^before: ok'
+	txmap recover a.dat; is 0; holds a.dat one
+	claim 'one that lets through what the manual asks for'
+	for how in refuse kill; do
+		make_file a.dat o 64K
+		under "$work/bin/locked" a.dat $how more
+		is 0; says '^msync: ok'; says '^munmap: ok'; silent; holds a.dat two
+		[ -z "$(ls -A | grep txmap)" ] || bad "left: $(ls -A)"
+	done
+}
+
+t_without() {
+	claim 'userfaultfd not permitted: segv, and one line that says so, and why'
+	make_file a.dat o 64K
+	make_file b.dat o 64K
+	printf '%s\n' "open $dir/b.dat" 'map 0' 'store 0 two' "open $dir/a.dat" 'map 0' 'store 0 one' 'msync' 'unmap' >orders
+	under "$work/bin/without" sh -c 'exec "$0" <orders' "$poke"
+	is 0; one_line; errs 'warning: engine segv is in use: userfaultfd\(2\) is not permitted'; holds a.dat one; holds b.dat two
+	claim 'asked for by name it is refused before main'
+	set=engine=uffd
+	under "$work/bin/without" true
+	is 78; one_line; errs 'engine = uffd: not available here: userfaultfd\(2\) is not permitted'
+	claim 'doctor says it'
+	set=''
+	run "$work/bin/without" "$txmap" doctor
+	is 0; says 'warn +engine +segv: userfaultfd\(2\) is not permitted'
+}
+
+t_nowhere() {
+	local as_=''
+	claim 'no runtime directory, and none can be made: alone, and it works'
+	make_file a.dat o 64K
+	printf '%s\n' "open $dir/a.dat" 'map 0' 'store 0 one' 'msync' 'unmap' >orders
+	runtime=/proc/nowhere under sh -c 'exec "$0" <orders' "$poke"
+	is 0; holds a.dat one
+	[ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || { echo 'not tried: mounts'; return; }
+	claim 'it is read-only, and there is no /dev/shm'
+	[ "$who" != ordinary ] || as_='setpriv --reuid=65534 --regid=65534 --clear-groups'
+	make_file a.dat o 64K
+	settings
+	local was=$who
+	who=self
+	# shellcheck disable=SC2016 # of the inner shell
+	run unshare -m sh -c 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && { umount -l /dev/shm 2>/dev/null
+		mount -t tmpfs -o ro,mode=0 none /dev/shm; }; shift; exec "$@" <orders' sh "$runtime" env "${vars[@]}" $as_ "$poke"
+	who=$was
+	is 0; says '^ok$'; holds a.dat one
+}
+
+each t_family
+each t_seccomp
+each_user t_without
+each_user t_nowhere
+exit $failed
