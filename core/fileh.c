@@ -107,7 +107,7 @@ static bool wants_lazy(struct vm_bigfile *f, uint64_t size, enum vm_load load)
 	return data > max;
 }
 
-static int open_backend(struct vm_fileh *h, const char *arg, enum vm_load load)
+static int open_backend(struct vm_fileh *h, const char *arg, enum vm_load load, struct vm_held *held)
 {
 	struct vm_bigfile *f = h->file;
 	uint64_t size;
@@ -118,16 +118,19 @@ static int open_backend(struct vm_fileh *h, const char *arg, enum vm_load load)
 	err = f->ops->open(f, arg);
 	if (err)
 		return err;
-	err = f->ops->getsize(f, &size);
+	err = vm_hold(h, held);
+	if (!err)
+		err = f->ops->getsize(f, &size);
 	if (!err && vm_npages(size) > VM_MAX_PGOFF)
 		err = -EFBIG;
 	if (!err)
 		err = vm_ram_open(&h->ram, size);
 	if (err) {
+		vm_let_go(h, held, false);
 		(void)f->ops->close(f); /* err is the one to report */
 		return err;
 	}
-	h->lazy = h->ctl->lazy = wants_lazy(f, size, load);
+	h->lazy = h->ctl->lazy = !held->is_held && wants_lazy(f, size, load); /* a snapshot is taken at once */
 	h->ctl->size = h->ctl->size_committed = h->ctl->size_low = size;
 	return 0;
 }
@@ -157,6 +160,7 @@ void vm_fileh_enlist(struct vm_fileh *h)
 
 int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, struct vm_fileh **ret_h)
 {
+	struct vm_held held;
 	struct vm_fileh *h;
 	int err = vm_fileh_alloc(f, &h);
 
@@ -165,11 +169,12 @@ int vm_fileh_open(struct vm_bigfile *f, const char *arg, enum vm_load load, stru
 	err = open_ctl(h);
 	if (err)
 		goto free;
-	err = open_backend(h, arg, load);
+	err = open_backend(h, arg, load, &held);
 	if (err)
 		goto close_ctl;
 	vm_fileh_enlist(h);
 	err = h->lazy ? 0 : load_all(h);
+	vm_let_go(h, &held, !err);
 	if (err) {
 		(void)vm_fileh_close(h); /* err is the one to report */
 		return err;
@@ -289,7 +294,7 @@ void vm_fileh_stat(struct vm_fileh *h, bool harvest, struct vm_fileh_stat *ret)
 		.npages_resident = ctl->npages[VM_LOADED] + ctl->npages[VM_DIRTY] + ctl->npages[VM_STORING],
 		.npages_dirty = ctl->npages[VM_DIRTY] + ctl->npages[VM_STORING],
 		.txid = ctl->txid,
-		.size_dirty = ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed,
+		.size_dirty = vm_size_is_changed(ctl),
 		.stored_here = h->stored_here,
 	};
 	vm_fileh_unlock(h);

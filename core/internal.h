@@ -208,6 +208,28 @@ void vm_thaw(struct vm_fileh *h);
 /* In a forked child, before its mappings are armed. */
 void vm_engine_fork_child(void);
 
+/* ---- hold.c ---- */
+
+/* Has the program given the file a size that is not committed, be it for a moment? */
+static inline bool vm_size_is_changed(const struct vm_ctl *ctl)
+{
+	return ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed;
+}
+
+/* Storage that others commit to, too, while nobody does; of any other it says nothing. */
+struct vm_held {
+	struct vm_news news;
+	struct vm_runs changed; /* pages that others committed since the snapshot */
+	bool is_held;
+};
+/* Busy, no lock held. On an error nothing is held. */
+int vm_hold(struct vm_fileh *h, struct vm_held *ret);
+/* seen: the handle shows what others committed. */
+void vm_let_go(struct vm_fileh *h, struct vm_held *held, bool seen);
+/* Take in what others committed, as one instant. -EBUSY: a page or the size of that was changed here, too; with overwrite that
+ * stays as it is. Busy, no lock held; the gate is open afterwards. */
+int vm_catch_up(struct vm_fileh *h, const struct vm_held *held, bool overwrite, struct vm_commit_result *ret);
+
 /* ---- cut.c ---- */
 
 /* Store all that changed up to one instant. Busy, gate closed for writers, transaction begun, no lock held. */

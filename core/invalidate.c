@@ -1,288 +1,54 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Invalidate and discard: pages go, the next touch loads them again.
- *
- * A lazy handle frees the pages from ram: one call of the kernel, which keeps touches of the range out until it is done,
- * so several pages change at one instant. Where nobody would load a page again on touch (eager handles, private
- * mappings) the new content is put in place of the old, the program frozen meanwhile.
- */
-#include "internal.h"
+/* Invalidate, discard, and take in what others committed: which pages go, and what the size is then. */
+#include "drop.h"
 #include <errno.h>
-
-static int engine_emptied(struct vma *v, uint64_t start, uint64_t stop)
-{
-	return vm_engine_ops->emptied(v, start, stop);
-}
-
-/* What is to go, and what the handle is afterwards. */
-struct plan {
-	uint64_t start, stop;	/* [start, stop) pgoff */
-	bool clean, dirty;	/* pages in these states go */
-	bool empty;		/* and what may be where none was loaded: the mark of a load that failed */
-	bool fail_on_dirty;	/* -EBUSY when a page of the range is dirty */
-	uint64_t clean_from;	/* pages from here on go, clean as they may be */
-	uint64_t size;		/* new size */
-	uint64_t storage_size;	/* the storage's, when whole */
-	bool whole;		/* storage and handle agree on the size afterwards */
-	uint64_t ndirty;	/* when whole: dirty pages that go, as it turned out */
-};
-
-static bool is_dropped(const struct plan *p, enum vm_page_state s, uint64_t pgoff)
-{
-	return (s == VM_EMPTY && p->empty) || (s == VM_LOADED && (p->clean || pgoff >= p->clean_from)) ||
-	       (s == VM_DIRTY && p->dirty);
-}
-
-/* The page after pgoff that may be in another state. */
-static uint64_t next_page(struct vm_fileh *h, uint64_t pgoff, uint64_t stop)
-{
-	return vm_page_state(h, pgoff) != VM_EMPTY ? pgoff + 1
-						   : vm_pagemap_find_not(&h->pagemap, pgoff + 1, stop, VM_EMPTY);
-}
-
-/* Next run of pages in [start, stop) that are to go. */
-static uint64_t next_run(struct vm_fileh *h, const struct plan *p, uint64_t start, uint64_t stop, uint64_t *ret_stop)
-{
-	while (start < stop && !is_dropped(p, vm_page_state(h, start), start))
-		start = next_page(h, start, stop);
-	*ret_stop = start;
-	while (*ret_stop < stop && is_dropped(p, vm_page_state(h, *ret_stop), *ret_stop))
-		*ret_stop = next_page(h, *ret_stop, stop);
-	return start;
-}
-
-/* Pages of a lazy handle go. Locks held. */
-static int drop_run(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_t *npages)
-{
-	int err = vm_engine_ops->will_empty ? vm_vma_for_each(h, start, stop, vm_engine_ops->will_empty) : 0;
-
-	if (!err)
-		err = vm_ram_punch(&h->ram, start, stop);
-	if (err) {
-		(void)vm_vma_for_each(h, start, stop, vm_engine_ops->protect); /* err is the one to report */
-		return err;
-	}
-	*npages += vm_page_drop(h, start, stop);
-	return vm_vma_for_each(h, start, stop, engine_emptied);
-}
-
-/* Collect the pages that are to go into h->round. Locks held. */
-static int collect(struct vm_fileh *h, const struct plan *p)
-{
-	uint64_t start = p->start, stop = p->stop, end;
-	int err = 0;
-
-	h->round.n = 0;
-	if (stop > vm_npages(h->ctl->size))
-		stop = vm_npages(h->ctl->size);
-	if (start < stop)
-		err = vm_pagemap_reserve(&h->pagemap, start, stop);
-	while (!err && start < stop) {
-		start = next_run(h, p, start, stop, &end);
-		if (start < end)
-			err = vm_runs_add(&h->round, start, end);
-		start = end;
-	}
-	return err;
-}
-
-/* Old pages out. Busy, gate closed, locks held. */
-static int drop(struct vm_fileh *h, uint64_t *npages)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < h->round.n; i++)
-		err = drop_run(h, h->round.run[i].start, h->round.run[i].stop, npages);
-	return err;
-}
-
-/* New content in place of the old. Busy, gate closed, no lock held (the backend is read), mappings frozen. */
-static int replace(struct vm_fileh *h, uint64_t *npages)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < h->round.n; i++) {
-		uint64_t start = h->round.run[i].start, stop = h->round.run[i].stop;
-
-		err = vm_load_again(h, start, stop);
-		if (err)
-			break;
-		vm_fileh_lock(h);
-		*npages += vm_page_drop(h, start, stop);
-		(void)vm_page_begin_load(h, start, stop); /* they are there, only newer */
-		vm_page_end_load(h, start, stop, true);
-		vm_fileh_unlock(h);
-	}
-	return err;
-}
-
-/* On an eager handle a page that was never loaded is a hole; after an invalidation the storage may have data there. */
-static int collect_holes(struct vm_fileh *h, uint64_t start, uint64_t stop)
-{
-	const struct vm_backend_ops *ops = h->file->ops;
-	uint64_t size = h->ctl->size, off = start << VM_PAGE_SHIFT, from, to;
-	int err = 0;
-
-	if (stop > vm_npages(size))
-		stop = vm_npages(size);
-	while (!err && off < stop << VM_PAGE_SHIFT) {
-		from = off;
-		to = stop << VM_PAGE_SHIFT;
-		if (ops->nextdata) {
-			err = ops->nextdata(h->file, off, &from, &to);
-			if (err == -ENXIO)
-				return 0;
-			if (err)
-				break;
-		}
-		for (uint64_t pg = from >> VM_PAGE_SHIFT; !err && pg < vm_npages(to) && pg < stop; pg++)
-			if (vm_page_state(h, pg) == VM_EMPTY)
-				err = vm_runs_add(&h->round, pg, pg + 1);
-		off = to;
-	}
-	return err;
-}
-
-/* Keep stores out and learn of all that were made. Locks held. */
-static int settle(struct vm_fileh *h, const struct plan *p, bool in_place)
-{
-	/* a store that races with its page's being dropped is dropped; where dirty pages are to be kept or
-	 * respected none may slip in between */
-	int err = in_place || !p->dirty ? vm_freeze(h, NULL, false) : 0;
-
-	if (!err)
-		err = vm_harvest_all(h);
-	if (!err && p->fail_on_dirty && vm_pagemap_find(&h->pagemap, p->start, p->stop, VM_DIRTY) < p->stop)
-		err = -EBUSY;
-	if (!err && in_place)
-		err = vm_freeze(h, NULL, true);
-	return err;
-}
-
-/* Of a lazy handle everything is dropped, or, where that cannot be, what may be where no page was loaded. Locks held. */
-static int drop_now(struct vm_fileh *h, struct plan p, bool in_place, uint64_t *npages)
-{
-	uint64_t none = 0;
-	int err;
-
-	p.empty = p.clean && h->lazy;
-	if (in_place) {
-		p.clean = p.dirty = false;
-		p.clean_from = UINT64_MAX;
-	}
-	err = collect(h, &p);
-	return err ? err : drop(h, in_place ? &none : npages);
-}
-
-static int start_drop(struct vm_fileh *h, struct plan *p, bool in_place, uint64_t *npages)
-{
-	struct vm_ctl *ctl = h->ctl;
-	int err = settle(h, p, in_place);
-
-	if (err)
-		return err;
-	/* a storage that became shorter takes no stores along that are to be kept: the handle stays longer */
-	if (!p->dirty && p->size < ctl->size &&
-	    vm_pagemap_find(&h->pagemap, p->size >> VM_PAGE_SHIFT, VM_MAX_PGOFF, VM_DIRTY) < VM_MAX_PGOFF)
-		p->size = ctl->size;
-	if (p->size != ctl->size) {
-		err = vm_set_size_locked(h, p->size);
-		if (err)
-			return err;
-	}
-	if (p->dirty)
-		p->ndirty = ctl->npages[VM_DIRTY];
-	ctl->torn |= p->dirty; /* until all of it has gone */
-	if (p->whole) {
-		ctl->size_committed = p->storage_size;
-		ctl->size_low = p->storage_size < p->size ? p->storage_size : p->size;
-	}
-	ctl->gen++;
-	if (!in_place || h->lazy)
-		err = drop_now(h, *p, in_place, npages);
-	if (!err && in_place)
-		err = collect(h, p);
-	return err;
-}
-
-/* Would every mapping of every process load a page again that was dropped? A private one has nobody who does; segv protects
- * what is not loaded, which only the process itself can do. Locks held. */
-static bool all_would_load(struct vm_fileh *h)
-{
-	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
-		if (h->ctl->peers[i].nprivate || (i != h->peer && h->ctl->peers[i].pid && h->ctl->peers[i].protects))
-			return false;
-	return true;
-}
-
-/* Carry out the plan, as one instant for the program. Busy. */
-static int drop_pages(struct vm_fileh *h, struct plan *p, uint64_t *npages)
-{
-	bool in_place, was_torn;
-	uint64_t was;
-	int err;
-
-	vm_fileh_lock(h);
-	vm_fileh_gate(h, VM_GATE_CLOSED);
-	was_torn = h->ctl->torn;
-	vm_fileh_unlock(h);
-	err = vm_ask(h, VM_ASK_FREEZE_ALL);
-
-	vm_lock(&vm_map_lock);
-	vm_fileh_lock(h);
-	in_place = !h->lazy || !all_would_load(h);
-	was = h->ctl->size;
-	err = err ? err : start_drop(h, p, in_place, npages);
-	vm_fileh_unlock(h);
-	vm_unlock(&vm_map_lock);
-
-	if (!err && in_place && !h->lazy)
-		err = collect_holes(h, p->start, p->stop);
-	if (!err && in_place)
-		err = replace(h, npages);
-	if (!err)
-		err = vm_load_private(h, was, p->size);
-
-	vm_lock(&vm_map_lock);
-	vm_fileh_lock(h);
-	vm_thaw(h);
-	if (!err) {
-		/* only a discard of everything mends what a failed one left */
-		h->ctl->torn = was_torn && !(p->dirty && p->whole);
-		h->stored_here &= vm_fileh_is_changed(h);
-	}
-	vm_fileh_unlock(h);
-	vm_unlock(&vm_map_lock);
-	vm_ask_thaw(h);
-	return err;
-}
 
 int vm_fileh_discard(struct vm_fileh *h)
 {
-	struct plan p = {.stop = VM_MAX_PGOFF, .dirty = true, .whole = true};
+	struct vm_plan p = {.stop = VM_MAX_PGOFF, .dirty = true, .whole = true};
+	struct vm_held held;
 	uint64_t npages = 0;
 	int err;
 
 	vm_fileh_begin_busy(h);
+	err = vm_hold(h, &held);
 	vm_fileh_lock(h);
-	p.size = p.storage_size = h->ctl->size_committed;
+	p.size = p.storage_size = held.news.resized ? held.news.size : h->ctl->size_committed;
 	/* a shrink took clean bytes away from there on */
-	p.clean_from = h->ctl->size_low < p.size ? h->ctl->size_low >> VM_PAGE_SHIFT : UINT64_MAX;
+	p.clean_from = h->ctl->size_low < h->ctl->size_committed ? h->ctl->size_low >> VM_PAGE_SHIFT : UINT64_MAX;
+	p.held = held.is_held ? &held : NULL;
 	vm_fileh_unlock(h);
-	err = drop_pages(h, &p, &npages);
+	if (!err)
+		err = vm_drop_pages(h, &p, &npages);
+	vm_let_go(h, &held, !err);
 	vm_fileh_end_busy(h);
+	return err;
+}
+
+int vm_catch_up(struct vm_fileh *h, const struct vm_held *held, bool overwrite, struct vm_commit_result *ret)
+{
+	struct vm_plan p = {.held = held, .overwrite = overwrite, .kept = ret, .clean_from = UINT64_MAX};
+	uint64_t npages = 0;
+	int err;
+
+	if (!held->changed.n && !held->news.resized)
+		return 0;
+	err = vm_drop_pages(h, &p, &npages);
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_OPEN);
+	vm_fileh_unlock(h);
 	return err;
 }
 
 /* The size after an invalidation: the storage's when all of the file is invalidated, unless the program has one of
  * its own that is not committed. */
-static int find_size(struct vm_fileh *h, struct plan *p)
+static int find_size(struct vm_fileh *h, struct vm_plan *p)
 {
 	struct vm_ctl *ctl = h->ctl;
 
 	vm_fileh_lock(h);
 	p->size = ctl->size;
-	if (ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed)
+	if (vm_size_is_changed(ctl))
 		p->whole = false;
 	vm_fileh_unlock(h);
 	if (!p->whole)
@@ -293,11 +59,11 @@ static int find_size(struct vm_fileh *h, struct plan *p)
 	return err;
 }
 
-/* Busy. */
+/* Busy; held by the caller, and what others committed is taken in, too. */
 static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
-		      struct vm_dropped *ret)
+		      const struct vm_held *held, struct vm_dropped *ret)
 {
-	struct plan p = {
+	struct vm_plan p = {
 		.start = off >> VM_PAGE_SHIFT,
 		.stop = VM_MAX_PGOFF,
 		.clean = true,
@@ -306,13 +72,18 @@ static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on
 		.clean_from = UINT64_MAX,
 		.whole = !off && !len,
 	};
-	int err;
+	int err = 0;
 
 	if (len && vm_npages(off + len) < p.stop)
 		p.stop = vm_npages(off + len);
-	err = find_size(h, &p);
+	if (p.whole)
+		p.held = held->is_held ? held : NULL;
+	else
+		err = vm_catch_up(h, held, false, NULL); /* there is no snapshot of a part */
 	if (!err)
-		err = drop_pages(h, &p, &ret->npages);
+		err = find_size(h, &p);
+	if (!err)
+		err = vm_drop_pages(h, &p, &ret->npages);
 	/* what the storage is now has been taken note of: later commits compare with this state */
 	if (!err && h->file->ops->changed)
 		(void)h->file->ops->changed(h->file, 1);
@@ -324,28 +95,44 @@ int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_
 			uint64_t *ret_npages)
 {
 	struct vm_dropped dropped = {0};
+	struct vm_held held;
 	int err;
 
 	if (len && off + len < off)
 		return -EINVAL;
 	vm_fileh_begin_busy(h);
-	err = invalidate(h, off, len, on_dirty, &dropped);
+	err = vm_hold(h, &held);
+	if (!err)
+		err = invalidate(h, off, len, on_dirty, &held, &dropped);
+	vm_let_go(h, &held, !err);
 	vm_fileh_end_busy(h);
 	if (ret_npages)
 		*ret_npages = dropped.npages;
 	return err;
 }
 
-int vm_fileh_refresh(struct vm_fileh *h, bool anyway, enum vm_on_dirty on_dirty, struct vm_dropped *ret)
+static int is_changed(struct vm_fileh *h, const struct vm_held *held)
 {
 	const struct vm_backend_ops *ops = h->file->ops;
-	int err, changed;
+
+	if (held->is_held)
+		return held->changed.n || held->news.resized;
+	return ops->changed ? ops->changed(h->file, 0) : 0;
+}
+
+int vm_fileh_refresh(struct vm_fileh *h, bool anyway, enum vm_on_dirty on_dirty, struct vm_dropped *ret)
+{
+	struct vm_held held;
+	int err, changed = 0;
 
 	*ret = (struct vm_dropped){0};
 	vm_fileh_begin_busy(h);
-	err = changed = ops->changed ? ops->changed(h->file, 0) : 0;
-	if (changed > 0 || (!changed && anyway))
-		err = invalidate(h, 0, 0, changed ? on_dirty : VM_DIRTY_KEEP, ret);
+	err = vm_hold(h, &held);
+	if (!err)
+		err = changed = is_changed(h, &held);
+	if (changed > 0 || (!err && anyway))
+		err = invalidate(h, 0, 0, changed ? on_dirty : VM_DIRTY_KEEP, &held, ret);
+	vm_let_go(h, &held, !err);
 	vm_fileh_end_busy(h);
 	return err ? err : changed;
 }

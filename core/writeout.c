@@ -14,7 +14,7 @@ bool vm_fileh_is_changed(struct vm_fileh *h)
 {
 	struct vm_ctl *ctl = h->ctl;
 
-	return ctl->npages[VM_DIRTY] || ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed;
+	return ctl->npages[VM_DIRTY] || vm_size_is_changed(ctl);
 }
 
 int vm_harvest_all(struct vm_fileh *h)
@@ -56,7 +56,8 @@ static int look(struct vm_fileh *h, bool *ret_changed)
 	return err ? err : look_here(h, ret_changed);
 }
 
-static int store_and_commit(struct vm_fileh *h, bool durable, struct vm_txn *txn, uint64_t *ret_npages)
+static int store_and_commit(struct vm_fileh *h, const struct vm_held *held, bool durable, struct vm_txn *txn,
+			    uint64_t *ret_npages)
 {
 	const struct vm_backend_ops *ops = h->file->ops;
 	int err;
@@ -68,6 +69,8 @@ static int store_and_commit(struct vm_fileh *h, bool durable, struct vm_txn *txn
 	vm_fileh_lock(h);
 	vm_fileh_gate(h, VM_GATE_OPEN); /* what is written from here on belongs to the next commit */
 	vm_fileh_unlock(h);
+	if (held->is_held)
+		txn->txid = held->news.txid + 1;
 	if (!err)
 		err = ops->commit(h->file, txn, durable ? VM_COMMIT_DURABLE : 0);
 	if (err < 0)
@@ -93,18 +96,26 @@ int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_
 {
 	const struct vm_backend_ops *ops = h->file->ops;
 	struct vm_txn txn = {0};
+	struct vm_held held;
 	uint64_t npages = 0;
-	bool changed;
+	bool changed = false, seen;
 	int err;
 
+	ret->overwrote = false;
+	ret->noverwritten = 0;
 	vm_fileh_begin_busy(h);
-	err = look(h, &changed);
+	err = vm_hold(h, &held);
+	if (!err)
+		err = vm_catch_up(h, &held, overwrite, ret);
+	seen = !err;
+	if (!err)
+		err = look(h, &changed);
 	if (!err && changed && !overwrite && ops->changed && ops->changed(h->file, 0))
 		err = -EBUSY;
 	if (!err && changed)
-		err = store_and_commit(h, durable, &txn, &npages);
+		err = store_and_commit(h, &held, durable, &txn, &npages);
 	if (err == 1) { /* false alarms: every page equals the storage */
-		txn.txid--;
+		txn.txid = h->ctl->txid;
 		npages = err = 0;
 	}
 	else if (!err && durable && ops->checkpoint && h->ctl->lazy_pending)
@@ -121,6 +132,7 @@ int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_
 	ret->txid = h->ctl->txid;
 	ret->npages = npages;
 	vm_fileh_unlock(h);
+	vm_let_go(h, &held, seen);
 	vm_fileh_end_busy(h);
 	return err;
 }

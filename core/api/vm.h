@@ -109,16 +109,22 @@ off_t vm_fileh_seek(struct vm_fileh *h, off_t off, int whence);
 struct vm_commit_result {
 	uint64_t txid;	/* of the last transaction: this one, or the one before when nothing had changed */
 	uint64_t npages; /* pages written out */
+	bool overwrote;	 /* others had committed something since the snapshot that this commit replaced: */
+	uint64_t noverwritten; /* so many pages, and maybe the size */
 };
 /* Write out all that was stored before some instant during the call, all or nothing. durable: return only
  * when it survives power loss. On an error nothing was written and every page is as dirty as before.
- * -EBUSY: the storage was changed by somebody else and overwrite is false. */
+ * -EBUSY: the storage was changed by somebody else and overwrite is false.
+ * Of a handle that shows a snapshot: the same when others committed a page that is dirty here, or the size and it was changed
+ * here, too; nothing has changed then. Otherwise the snapshot is the storage as of this commit; that may be so also when
+ * there is another error. */
 int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret);
-/* Forget all uncommitted stores; back to the storage's state and size. */
+/* Forget all uncommitted stores; back to the storage's state and size, also what others made of it since the snapshot. */
 int vm_fileh_discard(struct vm_fileh *h);
 /* The storage changed: pages of [off, off + len) are loaded again on next touch. len 0: to the end; the size
  * is read again when the whole file is invalidated. *ret_npages: pages dropped (may be NULL).
- * -EBUSY: VM_DIRTY_FAIL and a page is dirty; nothing was dropped. */
+ * -EBUSY: VM_DIRTY_FAIL and a page is dirty; or one that others committed since the snapshot is, and would stay; nothing was
+ * dropped. */
 int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
 			uint64_t *ret_npages);
 /* Look whether the storage was changed by somebody else: then all of it is invalidated. anyway: clean pages are loaded again

@@ -46,6 +46,14 @@ struct vm_txn {
 	uint64_t size_low; /* smallest size since the last commit: what lay beyond it is gone (reads as zero) */
 };
 
+/* What others committed since the snapshot that f shows. */
+struct vm_news {
+	int (*pages)(struct vm_news *news, uint64_t start, uint64_t stop); /* the caller's; told of each run of pages */
+	uint64_t size; /* committed, in bytes */
+	int resized;   /* did others change it? */
+	uint64_t txid; /* of the last transaction, by whomever */
+};
+
 /* storeblk flags */
 #define VM_STORE_AGAIN 1u /* this block was stored before in this transaction: it replaces that one whole */
 
@@ -102,6 +110,12 @@ struct vm_backend_ops {
 	int (*changed)(struct vm_bigfile *f, int accept);
 	/* The program is about to set, or (done) has set, the storage's times: that is no change. Optional. */
 	void (*times)(struct vm_bigfile *f, int done);
+	/* The storage has several handles, each of which shows a snapshot of it, and is loaded whole when it is opened.
+	 * Optional, both or neither. hold: until let_go no other one commits; news: what they committed since the
+	 * snapshot. -ETIMEDOUT: one of them does not let go. let_go: seen: f shows what the storage is now, and that is
+	 * its snapshot from here on. */
+	int (*hold)(struct vm_bigfile *f, struct vm_news *news);
+	void (*let_go)(struct vm_bigfile *f, int seen);
 };
 
 #endif
