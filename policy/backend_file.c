@@ -27,7 +27,13 @@ void *pol_file_memory(size_t len)
 	return vm_sys_err(p) ? NULL : p;
 }
 
-static void free_priv(struct vm_bigfile *f)
+static void free_extents(struct pol_file_extents *l)
+{
+	if (l->e)
+		(void)vm_sys->munmap(l->e, l->max * sizeof(*l->e)); /* whole mappings: cannot fail */
+}
+
+void pol_file_free(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 
@@ -35,8 +41,8 @@ static void free_priv(struct vm_bigfile *f)
 	if (p->scratch)
 		(void)vm_sys->munmap(p->scratch,
 				     POL_FILE_BATCH * VM_BLKSIZE); /* whole mappings: cannot fail */
-	if (p->extents)
-		(void)vm_sys->munmap(p->extents, p->max_extents * sizeof(*p->extents));
+	free_extents(&p->diffs);
+	free_extents(&p->changed);
 	(void)vm_sys->munmap(p, sizeof(*p));
 	f->priv = NULL;
 }
@@ -63,11 +69,16 @@ int pol_backend_file_journal(const struct vm_bigfile *f)
 
 bool pol_backend_file_is_journal(const struct vm_bigfile *f, int fd)
 {
-	const struct pol_file_shared *s = f->shared;
+	const struct pol_file_shared *s = pol_file_shared(f);
 	struct statx st;
 
 	return !vm_sys->statx(fd, STATX_INO, &st) && makedev(st.stx_dev_major, st.stx_dev_minor) == s->jdev &&
 	       st.stx_ino == s->jino;
+}
+
+bool pol_backend_is_file(const struct vm_bigfile *f)
+{
+	return f->ops == &pol_backend_file || f->ops == &pol_backend_file_snapshot;
 }
 
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
@@ -81,7 +92,7 @@ bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
 
 /* ---- operations ---- */
 
-static int prepare(struct vm_bigfile *f, const char *arg)
+int pol_file_prepare(struct vm_bigfile *f, const char *arg)
 {
 	struct pol_file_priv *p = pol_file_memory(sizeof(*p));
 	int err;
@@ -89,8 +100,9 @@ static int prepare(struct vm_bigfile *f, const char *arg)
 	if (!p)
 		return -ENOMEM;
 	f->priv = p;
+	p->shared = f->shared;
 	p->j.fd = -1;
-	p->j.pos = &pol_file_shared(f)->pos;
+	p->j.pos = &p->shared->pos;
 	p->j.limit = VM_JOURNAL_LIMIT;
 	p->scratch = pol_file_memory(POL_FILE_BATCH * VM_BLKSIZE);
 	err = p->scratch ? vm_journal_init(&p->j) : -ENOMEM;
@@ -98,18 +110,18 @@ static int prepare(struct vm_bigfile *f, const char *arg)
 	if (!err)
 		err = pol_journal_path(f->path, arg, p->dir, p->jpath);
 	if (err)
-		free_priv(f);
+		pol_file_free(f);
 	return err;
 }
 
 static int file_open(struct vm_bigfile *f, const char *arg)
 {
-	int err = prepare(f, arg);
+	int err = pol_file_prepare(f, arg);
 
 	if (!err) {
 		err = pol_file_leave(f);
 		if (err)
-			free_priv(f);
+			pol_file_free(f);
 	}
 	return err;
 }
@@ -160,11 +172,11 @@ static int file_close(struct vm_bigfile *f)
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: the journal %s stays, the file needs recovery: %s", f->path,
 			p->jpath, pol_errno_name(err));
-	free_priv(f);
+	pol_file_free(f);
 	return err;
 }
 
-static int file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
+int pol_file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
 {
 	struct pol_file_own own;
 	int err = pol_file_own_begin(f, &own);
@@ -177,7 +189,7 @@ static int file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
 }
 
 /* What it was before must not become ours together with the new times; an error is found by the next commit again. */
-static void file_times(struct vm_bigfile *f, int done)
+void pol_file_times(struct vm_bigfile *f, int done)
 {
 	if (!done)
 		(void)pol_file_look(f, true);
@@ -186,7 +198,7 @@ static void file_times(struct vm_bigfile *f, int done)
 }
 
 /* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. */
-static int file_idle(struct vm_bigfile *f)
+int pol_file_idle(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 	int err = pol_file_checkpoint(f);
@@ -205,7 +217,7 @@ static int file_idle(struct vm_bigfile *f)
 /* The journal that relatives by fork have goes along, or with the file. */
 static void move_journal(struct vm_bigfile *f, const char *from, const char *to)
 {
-	struct pol_file_shared *s = f->shared;
+	struct pol_file_shared *s = pol_file_shared(f);
 	struct stat st;
 	unsigned nlink;
 
@@ -217,7 +229,7 @@ static void move_journal(struct vm_bigfile *f, const char *from, const char *to)
 		(void)vm_sys->renameat(AT_FDCWD, from, AT_FDCWD, to); /* it stays: found again by whoever has it */
 }
 
-static void file_moved(struct vm_bigfile *f)
+void pol_file_moved(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 	char from[PATH_MAX];
@@ -234,7 +246,7 @@ static void file_detach(struct vm_bigfile *f)
 	struct pol_file_priv *p = f->priv;
 
 	vm_fd_drop(&p->j.fd); /* the others have it, too, and with it its lock */
-	free_priv(f);
+	pol_file_free(f);
 }
 
 int pol_file_open_write(struct vm_bigfile *f)
@@ -325,7 +337,7 @@ static int next_extent(int fd, uint64_t *start, uint64_t *stop)
 	return *start < *stop ? 0 : -ENXIO;
 }
 
-static int file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_stop)
+int pol_file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_stop)
 {
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_mark m;
@@ -348,17 +360,17 @@ const struct vm_backend_ops pol_backend_file = {
 	.abi = VM_BACKEND_ABI,
 	.name = "file",
 	.open = file_open,
-	.attach = prepare,
+	.attach = pol_file_prepare,
 	.close = file_close,
 	.detach = file_detach,
-	.reserve = file_reserve,
-	.idle = file_idle,
-	.moved = file_moved,
-	.times = file_times,
+	.reserve = pol_file_reserve,
+	.idle = pol_file_idle,
+	.moved = pol_file_moved,
+	.times = pol_file_times,
 	.open_write = pol_file_open_write,
 	.getsize = file_getsize,
 	.loadblk = pol_file_load,
-	.nextdata = file_nextdata,
+	.nextdata = pol_file_nextdata,
 	.begin = pol_file_begin,
 	.storeblk = pol_file_store,
 	.commit = pol_file_commit,

@@ -24,17 +24,24 @@ struct pol_file_shared {
 };
 _Static_assert(sizeof(struct pol_file_shared) <= VM_BACKEND_SHARED, "fits");
 
-/* Blocks [pgoff, pgoff + npages) that were stored as differences. */
+/* A list of runs of blocks. */
 struct pol_file_extent {
 	uint64_t pgoff, npages;
+};
+struct pol_file_extents {
+	struct pol_file_extent *e;
+	size_t n, max;
 };
 
 /* In struct vm_bigfile.priv. */
 struct pol_file_priv {
 	struct vm_journal j;
-	uint8_t *scratch;		 /* POL_FILE_BATCH blocks as they are committed */
-	struct pol_file_extent *extents; /* of this transaction */
-	size_t nextents, max_extents;
+	struct pol_file_shared *shared; /* what all who have the storage must see alike */
+	uint8_t *scratch;		/* POL_FILE_BATCH blocks as they are committed */
+	/* of this transaction: */
+	struct pol_file_extents diffs;	 /* stored as differences */
+	struct pol_file_extents changed; /* other than they were; only with a snapshot */
+	struct pol_snapshot *snapshot;	 /* or NULL: backend_file_snapshot.c */
 	const char *arg;      /* the rule's journal directory, or NULL (fixed) */
 	char dir[PATH_MAX];   /* where the journal is */
 	char jpath[PATH_MAX]; /* the journal */
@@ -48,7 +55,7 @@ static inline struct pol_file_priv *pol_file_priv(const struct vm_bigfile *f)
 
 static inline struct pol_file_shared *pol_file_shared(const struct vm_bigfile *f)
 {
-	return f->shared;
+	return pol_file_priv(f)->shared;
 }
 
 /* ---- backend_file_journal.c: the journal as a file ---- */
@@ -66,12 +73,20 @@ void pol_journal_end_exclusive(int fd);
 /* May nobody read or write the journal who may not do so with the file? Make it so. */
 bool pol_journal_mode_fits(const struct stat *journal, const struct stat *data);
 int pol_journal_give(int fd, const struct stat *data);
+/* The same for who commits in turn with others (snapshots), whose journal it is: the lock is one of several. */
+int pol_journal_open_shared(const char *jpath, const struct stat *data, int *fd, const char **ret_what);
+/* From now on the journal is one of these. */
+int pol_journal_keep_with_others(int fd);
 /* Open to look at it only. -EBUSY: a live process has it. */
 int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what);
+/* 1: the path still names what fd is. */
+int pol_journal_is_at(const char *jpath, int fd);
 /* Make names in dir durable. */
 int pol_journal_sync_dir(const char *dir);
 /* Nobody has it and it holds nothing: remove it. Was it? */
 bool pol_journal_remove_idle(const char *jpath);
+/* ---- backend_file_attach.c ---- */
+
 /* f has a journal, which may have been moved together with its directory: jpath is its name now. */
 void pol_journal_look_where_it_is(struct vm_bigfile *f);
 /* Make f ready to write; nothing to do when it is. Logs an error. */
@@ -103,6 +118,9 @@ int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *comm
 
 /* Zeroed memory of our own; NULL: none. */
 void *pol_file_memory(size_t len);
+/* All but what is in storage: f->priv, and its end. */
+int pol_file_prepare(struct vm_bigfile *f, const char *arg);
+void pol_file_free(struct vm_bigfile *f);
 /* Run what writes to the file, without taking a change of somebody else's for ours. */
 int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int data_fd));
 /* Operations that others are made of. */
@@ -110,9 +128,16 @@ int pol_file_size(struct vm_bigfile *f, uint64_t *ret_size);
 int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf);
 int pol_file_open_write(struct vm_bigfile *f);
 int pol_file_checkpoint(struct vm_bigfile *f);
+int pol_file_idle(struct vm_bigfile *f);
+int pol_file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len);
+void pol_file_times(struct vm_bigfile *f, int done);
+void pol_file_moved(struct vm_bigfile *f);
+int pol_file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_stop);
 
 /* ---- backend_file_txn.c: the operations of a transaction ---- */
 
+/* One more run at the end of the list. */
+int pol_file_extents_add(struct pol_file_extents *l, uint64_t pgoff, uint64_t npages);
 int pol_file_begin(struct vm_bigfile *f);
 int pol_file_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const void *buf, unsigned flags);
 int pol_file_commit(struct vm_bigfile *f, const struct vm_txn *txn, unsigned flags);

@@ -2,11 +2,12 @@
 /*
  * The journal as a file: its name, its locks, its beginning and its end.
  *
- * Two locks, both on the open file, so that they go when its last holder dies:
+ * Locks, all on the open file, so that they go when its last holder dies:
  *
  *	flock LOCK_EX	    a live process (with what it forked) has the journal
- *	OFD lock, byte 0    somebody looks at the journal or recovers it; short, so one waits for it; taken
- *first
+ *	flock LOCK_SH	    the same, of those who have a snapshot each and commit in turn
+ *	OFD lock, byte 0    somebody looks at the journal or recovers it; short, so one waits for it; taken first
+ *	OFD lock, byte 1    shared, with LOCK_SH: tells those from somebody who only looks
  *
  * A journal is removed only under the flock, and whoever got the flock looks whether the path still names it.
  */
@@ -83,9 +84,11 @@ void pol_journal_id(const char *path, const struct stat *st, int fd, struct vm_j
 
 /* ---- locks ---- */
 
+enum { LOOKS, LIVES };
+
 static int ofd_lock(int fd, short type)
 {
-	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOOKS, .l_len = 1};
 	int err;
 
 	do {
@@ -99,8 +102,22 @@ void pol_journal_end_exclusive(int fd)
 	(void)ofd_lock(fd, F_UNLCK); /* unlocking what is locked cannot fail */
 }
 
-/* 1: the path still names what fd is. */
-static int is_still_at(const char *jpath, int fd)
+int pol_journal_keep_with_others(int fd)
+{
+	struct flock fl = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LIVES, .l_len = 1};
+	int err = vm_sys->fcntl(fd, F_OFD_SETLK, (long)&fl);
+
+	return err ? err : vm_sys->flock(fd, LOCK_SH | LOCK_NB);
+}
+
+static bool is_kept_by_others(int fd)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LIVES, .l_len = 1};
+
+	return !vm_sys->fcntl(fd, F_OFD_GETLK, (long)&fl) && fl.l_type != F_UNLCK;
+}
+
+int pol_journal_is_at(const char *jpath, int fd)
 {
 	struct stat a, b;
 	int err = vm_sys->fstat(fd, &a);
@@ -177,7 +194,7 @@ static int open_present(const char *jpath, int flags, int how, int *fd, const ch
 
 		/* also when it is busy: its holder may be about to have removed it */
 		if (!err || err == -EBUSY) {
-			int there = is_still_at(jpath, *fd);
+			int there = pol_journal_is_at(jpath, *fd);
 
 			if (there > 0 && !err)
 				return 0;
@@ -210,6 +227,21 @@ int pol_journal_open(const char *jpath, const struct stat *data, bool create, in
 	return err;
 }
 
+int pol_journal_open_shared(const char *jpath, const struct stat *data, int *fd, const char **ret_what)
+{
+	struct stat st;
+	int err = open_present(jpath, O_RDWR, LOCK_SH, fd, ret_what);
+
+	if (err)
+		return err;
+	err = check_regular(*fd, data, &st, ret_what);
+	if (!err)
+		err = pol_journal_keep_with_others(*fd);
+	if (err)
+		vm_fd_drop(fd);
+	return err;
+}
+
 int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what)
 {
 	struct stat st;
@@ -217,7 +249,7 @@ int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what)
 
 	if (err)
 		return err;
-	err = check_regular(*fd, NULL, &st, ret_what);
+	err = is_kept_by_others(*fd) ? -EBUSY : check_regular(*fd, NULL, &st, ret_what);
 	if (err)
 		vm_fd_drop(fd);
 	return err;
@@ -252,162 +284,4 @@ bool pol_journal_remove_idle(const char *jpath)
 		removed = !vm_sys->unlinkat(AT_FDCWD, jpath, 0);
 	vm_fd_drop(&fd);
 	return removed;
-}
-
-/* ---- beginning ---- */
-
-/* What a crash left, now that the lock is ours. */
-static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **ret_what)
-{
-	struct pol_file_priv *p = f->priv;
-	struct pol_file_own own;
-	int err;
-
-	*ret_what = "read";
-	err = vm_journal_scan(p->j.fd, &p->j.id, scan);
-	if (err || scan->state == VM_SCAN_EMPTY)
-		return err;
-	*ret_what = scan->state == VM_SCAN_FOREIGN ? "is another file's or another version's" : "is damaged";
-	if (scan->state != VM_SCAN_COMMITS)
-		return -EUCLEAN;
-	*ret_what = "recover";
-	err = pol_file_own_begin(f, &own);
-	if (err)
-		return err;
-	err = vm_journal_replay(p->j.fd, f->fd, VM_JOURNAL_START, scan->end, NULL, NULL);
-	pol_file_own_end(f, &own);
-	return err ? err : vm_sys->fsync(f->fd);
-}
-
-/* A file without a name is gone with its last descriptor, and nobody would find its journal. */
-static int open_nameless(int *fd, const char **ret_what)
-{
-	*ret_what = "memfd_create";
-	*fd = vm_sys->memfd_create("txmap-journal", 1u /* MFD_CLOEXEC */);
-	if (*fd < 0) {
-		int err = *fd;
-
-		*fd = -1;
-		return err;
-	}
-	return vm_fd_adopt(fd);
-}
-
-static int begin_journal(struct vm_bigfile *f, const struct stat *data, const char **ret_what)
-{
-	struct pol_file_priv *p = f->priv;
-	struct pol_file_shared *s = f->shared;
-	struct vm_journal_mark m = {0};
-	struct vm_scan scan;
-	struct stat st, now;
-	bool created = false;
-	int err = data->st_nlink ? pol_journal_open(p->jpath, data, true, &p->j.fd, &created, ret_what)
-				 : open_nameless(&p->j.fd, ret_what);
-
-	if (err)
-		return err;
-	err = take_over(f, &scan, ret_what);
-	if (err)
-		goto close;
-	*ret_what = "fstat";
-	err = vm_sys->fstat(p->j.fd, &st);
-	if (!err)
-		err = vm_sys->fstat(f->fd, &now);
-	if (err)
-		goto close;
-	m.generation = scan.header.generation;
-	m.good_slot = scan.slot;
-	m.alloc = (uint64_t)st.st_size & ~(uint64_t)(VM_JOURNAL_ALIGN - 1);
-	m.flags = VM_MARK_START;
-	vm_journal_set_mark(&p->j, &m);
-	*ret_what = "write";
-	err = vm_journal_start_over(&p->j, (uint64_t)now.st_size);
-	if (err)
-		goto unset;
-	*ret_what = "sync its directory";
-	err = data->st_nlink ? pol_journal_sync_dir(p->dir) : 0;
-	if (err)
-		goto unset;
-	s->jdev = st.st_dev;
-	s->jino = st.st_ino;
-	s->mode = data->st_mode;
-	s->gid = data->st_gid;
-	pol_journal_end_exclusive(p->j.fd);
-	return 0;
-unset:
-	vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0});
-close:
-	if (created)
-		(void)vm_sys->unlinkat(AT_FDCWD, p->jpath, 0); /* it holds nothing */
-	vm_fd_drop(&p->j.fd);
-	return err;
-}
-
-/* The name that fd's file has now. false: it has none that leads to it. */
-static bool name_of(int fd, char *ret_path)
-{
-	char link[32];
-	ssize_t n;
-
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = vm_sys->readlinkat(AT_FDCWD, link, ret_path, PATH_MAX - 1);
-	if (n <= 0 || n >= PATH_MAX - 1)
-		return false;
-	ret_path[n] = 0;
-	return is_still_at(ret_path, fd) > 0;
-}
-
-/* The file, or a directory above it, may have been renamed by somebody who did not tell us: the journal goes beside it. */
-static void look_where_the_file_is(struct vm_bigfile *f)
-{
-	struct pol_file_priv *p = f->priv;
-	char path[PATH_MAX];
-
-	if (name_of(f->fd, path) && strcmp(path, f->path))
-		(void)pol_journal_path(path, p->arg, p->dir, p->jpath); /* too long: the open says so */
-}
-
-void pol_journal_look_where_it_is(struct vm_bigfile *f)
-{
-	struct pol_file_priv *p = f->priv;
-	char path[PATH_MAX];
-
-	if (!is_still_at(p->jpath, p->j.fd) && name_of(p->j.fd, path))
-		strcpy(p->jpath, path);
-}
-
-/* One who has it open gives it: the same open file, so that its lock is ours, too. Was it so? */
-static bool take_from_others(struct vm_bigfile *f)
-{
-	struct pol_file_priv *p = f->priv;
-	struct vm_journal_mark m;
-
-	vm_journal_mark(&p->j, &m);
-	if (!m.tail || pol_share_fetch_journal(f, &p->j.fd))
-		return false;
-	pol_journal_look_where_it_is(f);
-	return true;
-}
-
-int pol_journal_attach(struct vm_bigfile *f)
-{
-	struct pol_file_priv *p = f->priv;
-	const char *what = "fstat";
-	struct stat st;
-	int err;
-
-	if (p->j.fd >= 0)
-		return 0;
-	look_where_the_file_is(f);
-	err = vm_sys->fstat(f->fd, &st);
-	if (!err) {
-		pol_journal_id(f->path, &st, f->fd, &p->j.id);
-		err = take_from_others(f) ? 0 : begin_journal(f, &st, &what);
-	}
-	if (err == -EBUSY)
-		what = "another process has the file managed, and does not share it: it is another user's, or has another runtime_dir";
-	if (err)
-		pol_log(POL_LOG_ERROR, "%s: journal %s: %s: %s", f->path, p->jpath, what,
-			pol_errno_name(err));
-	return err;
 }

@@ -67,14 +67,14 @@ int pol_file_leave(struct vm_bigfile *f)
 	int err = vm_sys->fstat(f->fd, &st);
 
 	if (!err)
-		leave_as(f->shared, &st);
+		leave_as(pol_file_shared(f), &st);
 	return err;
 }
 
 /* The program, or somebody else, may have closed the file to others since. */
 static int follow_mode(struct vm_bigfile *f, const struct stat *st)
 {
-	struct pol_file_shared *s = f->shared;
+	struct pol_file_shared *s = pol_file_shared(f);
 	int err;
 
 	if ((s->mode == st->st_mode && s->gid == st->st_gid) || pol_file_priv(f)->j.fd < 0)
@@ -89,7 +89,7 @@ static int follow_mode(struct vm_bigfile *f, const struct stat *st)
 
 int pol_file_look(struct vm_bigfile *f, bool anyway)
 {
-	struct pol_file_shared *s = f->shared;
+	struct pol_file_shared *s = pol_file_shared(f);
 	uint64_t now = (uint64_t)now_nsec(CLOCK_MONOTONIC) / 1000;
 	struct stat st;
 	int err;
@@ -121,7 +121,7 @@ int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own)
 
 void pol_file_own_end(struct vm_bigfile *f, const struct pol_file_own *own)
 {
-	struct pol_file_shared *s = f->shared;
+	struct pol_file_shared *s = pol_file_shared(f);
 	int64_t to = now_nsec(CLOCK_REALTIME);
 	/* somebody may set the clock meanwhile: a time from before that, and one from after it, is ours */
 	int64_t to_unset = own->real_nsec + now_nsec(CLOCK_MONOTONIC) - own->mono_nsec;

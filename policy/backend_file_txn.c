@@ -10,32 +10,32 @@
 #include "vm.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define LAZY_BEFORE_BEGIN (64u << 10) /* more unapplied journal than this would make the diffs slow */
 #define LAZY_AT_COMMIT	  (1u << 20)
 
-/* Remember a block range that is stored as differences: see add_base. */
-static int note_extent(struct pol_file_priv *p, uint64_t pgoff, uint64_t npages)
+int pol_file_extents_add(struct pol_file_extents *l, uint64_t pgoff, uint64_t npages)
 {
-	struct pol_file_extent *last = p->nextents ? &p->extents[p->nextents - 1] : NULL;
+	struct pol_file_extent *last = l->n ? &l->e[l->n - 1] : NULL;
 
 	if (last && last->pgoff + last->npages == pgoff) {
 		last->npages += npages;
 		return 0;
 	}
-	if (p->nextents == p->max_extents) {
-		size_t len = p->max_extents * sizeof(*p->extents);
+	if (l->n == l->max) {
+		size_t len = l->max * sizeof(*l->e);
 		size_t new_len = len ? len * 2 : 64u << 10;
-		void *new = len ? vm_own_grow(p->extents, len, new_len)
+		void *new = len ? vm_own_grow(l->e, len, new_len)
 				: pol_file_memory(new_len);
 
 		if (!new || vm_sys_err(new))
 			return -ENOMEM;
-		p->extents = new;
-		p->max_extents = new_len / sizeof(*p->extents);
+		l->e = new;
+		l->max = new_len / sizeof(*l->e);
 	}
-	p->extents[p->nextents++] = (struct pol_file_extent){pgoff, npages};
+	l->e[l->n++] = (struct pol_file_extent){pgoff, npages};
 	return 0;
 }
 
@@ -96,9 +96,20 @@ int pol_file_begin(struct vm_bigfile *f)
 	}
 	if (err)
 		return err;
-	p->nextents = 0;
+	p->diffs.n = p->changed.n = 0;
 	vm_journal_begin(&p->j);
 	return 0;
+}
+
+/* Others who have a snapshot are told of what is other than it was. */
+static int note_changed(struct pol_file_priv *p, uint64_t pgoff, size_t npages, const uint8_t *was, const uint8_t *now)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < npages; i++)
+		if (memcmp(was + i * VM_BLKSIZE, now + i * VM_BLKSIZE, VM_BLKSIZE))
+			err = pol_file_extents_add(&p->changed, pgoff + i, 1);
+	return err;
 }
 
 int pol_file_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const void *buf, unsigned flags)
@@ -107,13 +118,17 @@ int pol_file_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const vo
 	const uint8_t *now = buf;
 	int err;
 
-	if (flags & VM_STORE_AGAIN)
-		return vm_journal_add(&p->j, pgoff * VM_BLKSIZE, buf, npages * VM_BLKSIZE, 0);
-	err = note_extent(p, pgoff, npages);
+	if (flags & VM_STORE_AGAIN) {
+		err = p->snapshot ? pol_file_extents_add(&p->changed, pgoff, npages) : 0;
+		return err ? err : vm_journal_add(&p->j, pgoff * VM_BLKSIZE, buf, npages * VM_BLKSIZE, 0);
+	}
+	err = pol_file_extents_add(&p->diffs, pgoff, npages);
 	while (!err && npages) {
 		size_t n = npages < POL_FILE_BATCH ? npages : POL_FILE_BATCH;
 
 		err = pol_file_load(f, pgoff, n, p->scratch);
+		if (!err && p->snapshot)
+			err = note_changed(p, pgoff, n, p->scratch, now);
 		if (!err)
 			err = pol_file_add_changes(&p->j, pgoff * VM_BLKSIZE, p->scratch, now,
 						   n * VM_BLKSIZE);
@@ -130,9 +145,9 @@ static int add_base(struct vm_bigfile *f, uint64_t cut, uint64_t size)
 {
 	struct pol_file_priv *p = f->priv;
 
-	for (size_t i = 0; i < p->nextents; i++) {
-		uint64_t start = p->extents[i].pgoff * VM_BLKSIZE;
-		uint64_t stop = start + p->extents[i].npages * VM_BLKSIZE;
+	for (size_t i = 0; i < p->diffs.n; i++) {
+		uint64_t start = p->diffs.e[i].pgoff * VM_BLKSIZE;
+		uint64_t stop = start + p->diffs.e[i].npages * VM_BLKSIZE;
 
 		start = start > cut ? start : cut;
 		stop = stop < size ? stop : size;

@@ -16,6 +16,18 @@ const struct vm_backend_ops *pol_backend_get(const char *name, const char *arg, 
  * arg: the journal's directory, or NULL for beside the file. */
 extern const struct vm_backend_ops pol_backend_file;
 
+/* The same where each process has a snapshot of its own (share=process). */
+extern const struct vm_backend_ops pol_backend_file_snapshot;
+/* Does a live process have one of the file? */
+bool pol_snapshot_has_somebody(dev_t dev, ino_t ino);
+/* The process is about to end: as the last one it leaves nothing in the runtime directory. What it may yet commit meets the
+ * journal's lock. */
+void pol_snapshot_end(struct vm_bigfile *f);
+/* In a forked child: it has its parent's, and locks of its own. */
+void pol_snapshot_fork_child(struct vm_bigfile *f);
+
+/* Is it one of these two? */
+bool pol_backend_is_file(const struct vm_bigfile *f);
 /* Did an apply fail, so that the journal holds what the file does not? */
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
 

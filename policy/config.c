@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings: the sources, laid over each other, and the rule of a path. */
 #include "config_priv.h"
+#include "vm.h"
 #include "vm_sys.h"
 
 #include <errno.h>
@@ -213,6 +214,18 @@ static int check_signals(struct pol_reader *rd, const struct pol_config *c)
 	return 0;
 }
 
+/* What a rule says may not fit together. */
+static int check_rule(struct pol_reader *rd, const struct pol_rule *r)
+{
+	if (r->snapshot && r->load == VM_LOAD_LAZY)
+		return pol_bad(rd, "share = process and load = lazy%s%s: a snapshot is taken at once; allowed with it: auto eager",
+			       *r->name ? " of rule " : "", r->name);
+	if (r->snapshot && strcmp(r->backend, "file"))
+		return pol_bad(rd, "share = process and backend = %s%s%s: allowed with it: file", r->text[POL_OPT_backend],
+			       *r->name ? " of rule " : "", r->name);
+	return 0;
+}
+
 static int build(struct pol_reader *rd, char *const *envp, struct pol_config **ret)
 {
 	static const char *const no_globs[] = {NULL};
@@ -236,6 +249,9 @@ static int build(struct pol_reader *rd, char *const *envp, struct pol_config **r
 		for (const struct pol_glob *glob = g->globs; glob; glob = glob->next)
 			*globs++ = glob->text;
 		resolve(rd, &g->values, rule, c);
+		err = check_rule(rd, rule);
+		if (err)
+			return err;
 	}
 	c->process.name = "";
 	c->process.globs = no_globs;

@@ -44,6 +44,7 @@ struct pol_rule {
 	enum pol_invalidate invalidate;
 	int on_invalid_dirty;	    /* enum vm_on_dirty */
 	bool lazy;		    /* durability */
+	bool snapshot;		    /* share: each process has one of its own */
 	bool overwrite;		    /* conflict */
 	int load;		    /* enum vm_load */
 	enum pol_on_error on_error;

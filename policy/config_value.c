@@ -14,9 +14,8 @@ static const struct {
 	enum pol_opt opt;
 	const char *word;
 } unavailable[] = {
-	{POL_OPT_scope, "group"},      {POL_OPT_share, "process"}, {POL_OPT_backend, "sqlite"},
-	{POL_OPT_backend, "postgres"}, {POL_OPT_memory, NULL},	   {POL_OPT_huge, "thp"},
-	{POL_OPT_huge, "2M"},
+	{POL_OPT_scope, "group"}, {POL_OPT_backend, "sqlite"}, {POL_OPT_backend, "postgres"},
+	{POL_OPT_memory, NULL},	  {POL_OPT_huge, "thp"},       {POL_OPT_huge, "2M"},
 };
 
 static bool is_available(enum pol_opt o, const char *word, size_t len)
@@ -319,7 +318,9 @@ int pol_value_parse(enum pol_opt o, const char *text, struct pol_rule *r, struct
 	case POL_OPT_scope:
 		return parse_word(o, text, WORDS("file", "group"), &n, ret_reason);
 	case POL_OPT_share:
-		return parse_word(o, text, WORDS("user", "process"), &n, ret_reason);
+		err = parse_word(o, text, WORDS("user", "process"), &n, ret_reason);
+		r->snapshot = n == 1;
+		break;
 	case POL_OPT_conflict:
 		err = parse_word(o, text, WORDS("fail", "overwrite"), &n, ret_reason);
 		r->overwrite = n == 1;

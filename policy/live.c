@@ -61,6 +61,32 @@ static int need_descriptor(struct pol_file *m, int fd, bool for_writing)
 	return 0;
 }
 
+/* The processes that have m by the other kind of share; said in the log. */
+static bool is_mixed(const struct pol_file *m)
+{
+	bool mixed = m->rule->snapshot ? pol_share_has_somebody(m->file.dev, m->file.ino)
+				       : pol_snapshot_has_somebody(m->file.dev, m->file.ino);
+
+	if (mixed)
+		pol_log(POL_LOG_ERROR, "%s: another process has it managed with share=%s, and this one has share=%s", m->path,
+			m->rule->snapshot ? "user" : "process", m->rule->text[POL_OPT_share]);
+	return mixed;
+}
+
+/* Both kinds let others know of them before they look for the other kind: of two that come at once one at least sees it. */
+static int open_by_share(struct pol_file *m, const char *arg, struct vm_fileh **ret_h)
+{
+	int err;
+
+	if (m->rule->snapshot && is_mixed(m)) /* else the journal's lock refuses it, and does not know why */
+		return -EBUSY;
+	err = m->rule->snapshot ? vm_fileh_open(&m->file, arg, VM_LOAD_EAGER, ret_h) : pol_share_open(m, arg, ret_h);
+	if (err || !is_mixed(m))
+		return err;
+	(void)pol_share_close(m, *ret_h); /* nothing was stored */
+	return -EBUSY;
+}
+
 static int open_handle(struct pol_file *m, int fd, bool for_writing)
 {
 	char err_text[256] = "";
@@ -76,15 +102,18 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 		pol_log(POL_LOG_ERROR, "%s: %s", m->path, err_text);
 		return -ELIBACC;
 	}
-	if (m->file.ops == &pol_backend_file)
+	if (m->rule->snapshot)
+		m->file.ops = &pol_backend_file_snapshot;
+	if (pol_backend_is_file(&m->file))
 		arg = m->rule->journal_dir;
 	err = need_descriptor(m, fd, for_writing);
 	if (err)
 		return err;
 	m->file.writable = for_writing;
-	err = pol_share_open(m, arg, &h);
-	if (!err && for_writing) {
+	if (for_writing)
 		pol_file_take_path(m);
+	err = open_by_share(m, arg, &h);
+	if (!err && for_writing) {
 		err = vm_fileh_open_write(h);
 		if (err)
 			(void)pol_share_close(m, h); /* err is the one to report */

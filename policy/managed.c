@@ -42,6 +42,8 @@ void pol_lock_fork_child(void)
 		m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 		m->refs = m->nending = 0; /* those at work are in the parent */
 		m->busy = false;
+		if (m->h && m->rule->snapshot)
+			pol_snapshot_fork_child(&m->file);
 	}
 }
 
@@ -312,7 +314,8 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 	m->unfit = why_unfit(fd, st);
 	if (!m->unfit) {
 		pol_unlock();
-		m->unrecovered = pol_share_has_somebody(st->st_dev, st->st_ino);
+		m->unrecovered = rule->snapshot ? pol_snapshot_has_somebody(st->st_dev, st->st_ino)
+						: pol_share_has_somebody(st->st_dev, st->st_ino);
 		err = m->unrecovered ? 0 : pol_file_recover(m);
 		pol_lock();
 		m->refused = err;

@@ -123,7 +123,7 @@ void pol_managed_status(void (*fn)(const struct pol_file_status *st, void *arg),
 
 		vm_fileh_stat(m->h, true, &st);
 		s.nvmas = vm_fileh_nvmas(m->h);
-		s.needs_recovery = m->file.ops == &pol_backend_file && pol_backend_file_needs_recovery(&m->file);
+		s.needs_recovery = pol_backend_is_file(&m->file) && pol_backend_file_needs_recovery(&m->file);
 		pol_lock();
 		s.size = st.size;
 		s.npages_resident = st.npages_resident;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* When a commit happens by itself: event × rule → action. And when a change by others is taken in. */
 #include "managed_priv.h"
+#include "backends.h"
 #include "log.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,13 @@ int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_c
 		m->checkpoint_usec = pol_now_usec(CLOCK_MONOTONIC) + (durable ? IDLE_USEC : LAZY_USEC);
 	}
 	pol_unlock();
-	if (err == -EBUSY)
+	if (!err && ret->overwrote)
+		pol_log(POL_LOG_WARN, "%s: %llu pages%s that others had committed since were overwritten: conflict=overwrite",
+			m->path, (unsigned long long)ret->noverwritten, ret->noverwritten ? "" : ", but the size,");
+	if (err == -EBUSY && m->rule->snapshot)
+		pol_file_failed(m, "commit: others have committed what was changed here, too; discard it, or set conflict=overwrite",
+				err);
+	else if (err == -EBUSY)
 		pol_file_failed(m, "commit: the file was changed by somebody else; invalidate it, or set conflict=overwrite",
 				err);
 	else if (err)
@@ -191,6 +198,8 @@ int pol_event_all(enum pol_event ev)
 		err = err ? err : e;
 		if (is_end || is_exec)
 			(void)vm_fileh_idle(m->h); /* at worst the journal stays: the next open replays it */
+		if (is_end && m->rule->snapshot)
+			pol_snapshot_end(&m->file);
 	}
 	if (is_end)
 		pol_control_stop(); /* the sockets; what is left to do is done by whoever calls */

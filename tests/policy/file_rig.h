@@ -59,8 +59,8 @@ static inline void rig_crash(struct rig *r)
 		vm_fd_drop(&p->j.fd);
 	vm_journal_fini(&p->j);
 	munmap(p->scratch, POL_FILE_BATCH * VM_BLKSIZE);
-	if (p->extents)
-		munmap(p->extents, p->max_extents * sizeof(*p->extents));
+	if (p->diffs.e)
+		munmap(p->diffs.e, p->diffs.max * sizeof(*p->diffs.e));
 	munmap(p, sizeof(*p));
 	r->f.priv = NULL;
 	close(r->f.fd);

@@ -137,7 +137,7 @@ static void the_same_signal_cannot_mean_two_things(void **state)
 static void what_this_version_has_not_is_refused_by_that_name(void **state)
 {
 	static const char *const later[] = {
-		"scope=group", "share=process", "backend=sqlite:/x", "backend=postgres:",
+		"scope=group", "backend=sqlite:/x", "backend=postgres:",
 		"memory=1G",   "huge=thp",	"huge=2M",
 	};
 

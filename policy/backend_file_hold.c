@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* Those who have a snapshot of a file: how they come, take turns, and go. */
+#define _GNU_SOURCE 1
+#include "backend_file_snapshot.h"
+#include "control_priv.h"
+#include "log.h"
+#include "share.h"
+#include "vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HOLD_MSEC 10000
+#define TRY_MSEC  1
+
+enum { HOLD, TURN, LIFE }; /* bytes that are locked */
+
+/* ---- locks ---- */
+
+static int lock(int fd, int byte, short type)
+{
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+	int err = vm_sys->fcntl(fd, F_OFD_SETLK, (long)&fl);
+
+	return err == -EACCES ? -EAGAIN : err;
+}
+
+static void unlock(int fd, int byte)
+{
+	(void)lock(fd, byte, F_UNLCK); /* unlocking cannot fail */
+}
+
+/* Does somebody live who has a snapshot, but for fd's? */
+static bool somebody_lives(int fd)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LIFE, .l_len = 1};
+
+	return vm_sys->fcntl(fd, F_OFD_GETLK, (long)&fl) || fl.l_type != F_UNLCK;
+}
+
+static int lock_until(int fd, int byte, uint64_t until)
+{
+	int err;
+
+	while ((err = lock(fd, byte, F_WRLCK)) == -EAGAIN && pol_now_usec(CLOCK_MONOTONIC) < until)
+		(void)vm_sys->poll(
+			NULL, 0,
+			TRY_MSEC); /* a wait in the kernel would have no end when the holder is stopped */
+	return err == -EAGAIN ? -ETIMEDOUT : err;
+}
+
+static int lock_in_turn(int fd)
+{
+	uint64_t until = pol_now_usec(CLOCK_MONOTONIC) + HOLD_MSEC * UINT64_C(1000);
+	int err = lock_until(fd, TURN, until);
+
+	if (err)
+		return err;
+	err = lock_until(fd, HOLD, until);
+	unlock(fd, TURN);
+	return err;
+}
+
+/* ---- the hold ---- */
+
+/* Whose writes these are nobody can tell any more, but that it was one of us. */
+static void after_a_death(struct vm_bigfile *f)
+{
+	pol_log(POL_LOG_INFO,
+		"%s: a process was killed in the middle of a commit or the like, which is brought to its end",
+		f->path);
+	(void)pol_file_leave(f); /* then a stranger's change: a conflict too many */
+	pol_news_mend(f);
+}
+
+/* Somebody changed the file without us: as if one of us had committed all of it. */
+static int meet_strangers(struct vm_bigfile *f)
+{
+	int changed = pol_file_look(f, false), err;
+
+	if (changed <= 0)
+		return changed;
+	pol_log(POL_LOG_WARN,
+		"%s: was changed by somebody who does not share=process: all of its pages count as changed",
+		f->path);
+	err = pol_file_leave(f);
+	if (err)
+		return err;
+	pol_news_all(f);
+	return pol_file_checkpoint(f); /* replaying what was committed before must not undo it */
+}
+
+int pol_snapshot_begin_hold(struct vm_bigfile *f)
+{
+	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
+
+	if (s->all->is_held)
+		after_a_death(f);
+	s->all->is_held = 1;
+	return meet_strangers(f);
+}
+
+int pol_snapshot_hold(struct vm_bigfile *f)
+{
+	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
+	int err = s->nholds ? 0 : lock_in_turn(s->fd);
+
+	if (err) {
+		pol_log(POL_LOG_ERROR,
+			"%s: another process, which may be stopped, is in the middle of a commit: %s",
+			f->path, pol_errno_name(err));
+		return err;
+	}
+	if (s->nholds++)
+		return 0;
+	err = pol_snapshot_begin_hold(f);
+	if (err)
+		pol_snapshot_let_go(f);
+	return err;
+}
+
+void pol_snapshot_let_go(struct vm_bigfile *f)
+{
+	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
+
+	if (--s->nholds)
+		return;
+	s->all->is_held = 0;
+	unlock(s->fd, HOLD);
+}
+
+/* ---- coming and going ---- */
+
+static void name_of(dev_t dev, ino_t ino, char *ret, size_t len)
+{
+	(void)snprintf(ret, len, "snapshots-%llx-%llx", (unsigned long long)dev, (unsigned long long)ino);
+}
+
+static int open_dir(bool create, int *ret_dirfd, char *why, size_t len)
+{
+	return pol_runtime_dir_open(pol_config_get()->runtime_dir, create, ret_dirfd, why, len);
+}
+
+static int open_all(int dirfd, const char *name, bool create, int *home)
+{
+	*home = vm_sys->openat(dirfd, name,
+			       O_RDWR | (create ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	if (*home < 0) {
+		int err = *home;
+
+		*home = -1;
+		return err;
+	}
+	return vm_fd_adopt(home);
+}
+
+static bool is_at(int dirfd, const char *name, int fd)
+{
+	struct stat a, b;
+
+	return !vm_sys->fstat(fd, &a) && !vm_sys->fstatat(dirfd, name, &b, AT_SYMLINK_NOFOLLOW) &&
+	       a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+/* Open and hold. -EAGAIN: the last one removed it meanwhile. */
+static int open_and_hold(int dirfd, const char *name, int *home)
+{
+	int err = open_all(dirfd, name, true, home);
+
+	if (!err)
+		err = lock_in_turn(*home);
+	if (!err && !is_at(dirfd, name, *home))
+		err = -EAGAIN;
+	if (err && *home >= 0)
+		vm_fd_drop(home);
+	return err;
+}
+
+/* Nobody lives: begin anew. All of it is written, so that no touch of the mapping meets a full file system.
+ */
+static int begin_anew(const struct vm_bigfile *f, int fd)
+{
+	static const uint8_t zeros[POL_SNAPSHOTS_RUNS];
+	struct pol_snapshots all = {.magic = POL_SNAPSHOTS_MAGIC,
+				    .version = POL_SNAPSHOTS_VERSION,
+				    .len = sizeof(all),
+				    .dev = f->dev,
+				    .ino = f->ino};
+	int err = vm_sys->ftruncate(fd, 0);
+
+	if (!err)
+		err = vm_sys_pwrite_full(fd, zeros, sizeof(zeros), 0);
+	return err ? err : vm_sys_pwrite_full(fd, &all, sizeof(all), 0);
+}
+
+static bool is_ours(const struct vm_bigfile *f, const struct pol_snapshots *all)
+{
+	return all->magic == POL_SNAPSHOTS_MAGIC && all->version == POL_SNAPSHOTS_VERSION &&
+	       all->len == sizeof(*all) && all->dev == f->dev && all->ino == f->ino;
+}
+
+/* s->fd is held. */
+static int join(struct vm_bigfile *f, struct pol_snapshot *s, bool *ret_first)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+	struct stat st;
+	int err;
+
+	*ret_first = !somebody_lives(s->fd);
+	err = *ret_first ? begin_anew(f, s->fd) : vm_sys->fstat(s->fd, &st);
+	if (!err && !*ret_first && st.st_size < (off_t)POL_SNAPSHOTS_RUNS)
+		err = -EPROTO;
+	if (!err)
+		err = lock(s->fd, LIFE, F_RDLCK);
+	if (err)
+		return err;
+	s->all = vm_own_map(POL_SNAPSHOTS_RUNS, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+	err = vm_sys_err(s->all);
+	if (err)
+		return err;
+	if (!is_ours(f, s->all)) {
+		(void)vm_sys->munmap(s->all, POL_SNAPSHOTS_RUNS);
+		return -EPROTO;
+	}
+	s->nholds = 1;
+	p->snapshot = s;
+	p->shared = &s->all->storage;
+	p->j.pos = &p->shared->pos;
+	return 0;
+}
+
+int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first)
+{
+	struct pol_snapshot *s = pol_file_memory(sizeof(*s));
+	char name[64], why[256] = "";
+	int dirfd, err;
+
+	if (!s)
+		return -ENOMEM;
+	s->fd = -1;
+	err = open_dir(true, &dirfd, why, sizeof(why));
+	if (err) {
+		pol_log(POL_LOG_ERROR, "%s: share=process needs the runtime directory: %s", f->path, why);
+		goto free;
+	}
+	name_of(f->dev, f->ino, name, sizeof(name));
+	do {
+		err = open_and_hold(dirfd, name, &s->fd);
+	} while (err == -EAGAIN);
+	(void)vm_sys->close(dirfd); /* only looked at */
+	if (!err)
+		err = join(f, s, ret_first);
+	if (!err)
+		return 0;
+	pol_log(POL_LOG_ERROR, "%s: %s/%s, by which processes with a snapshot know of each other: %s",
+		f->path, pol_config_get()->runtime_dir, name, pol_errno_name(err));
+	vm_fd_drop(&s->fd);
+free:
+	(void)vm_sys->munmap(s, sizeof(*s)); /* whole mappings: cannot fail */
+	return err;
+}
+
+void pol_snapshot_leave(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+	struct pol_snapshot *s = p->snapshot;
+
+	p->snapshot = NULL;
+	vm_fd_drop(&s->fd);
+	(void)vm_sys->munmap(s->all, POL_SNAPSHOTS_RUNS); /* whole mappings: cannot fail */
+	(void)vm_sys->munmap(s, sizeof(*s));
+	pol_file_free(f);
+}
+
+void pol_snapshot_remove_if_last(struct vm_bigfile *f)
+{
+	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
+	char name[64], why[256];
+	int dirfd;
+
+	if (somebody_lives(s->fd) || open_dir(false, &dirfd, why, sizeof(why)))
+		return;
+	name_of(f->dev, f->ino, name, sizeof(name));
+	if (is_at(dirfd, name, s->fd))
+		(void)vm_sys->unlinkat(dirfd, name, 0); /* litter, at worst */
+	(void)vm_sys->close(dirfd);			/* only looked at */
+}
+
+bool pol_snapshot_has_somebody(dev_t dev, ino_t ino)
+{
+	char name[64], why[256];
+	int dirfd, fd;
+	bool has;
+
+	if (open_dir(false, &dirfd, why, sizeof(why)))
+		return false;
+	name_of(dev, ino, name, sizeof(name));
+	fd = vm_sys->openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	has = fd >= 0 && somebody_lives(fd);
+	if (fd >= 0)
+		(void)vm_sys->close(fd); /* only looked at */
+	(void)vm_sys->close(dirfd);
+	return has;
+}
+
+void pol_snapshot_fork_child(struct vm_bigfile *f)
+{
+	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
+	char name[64], why[256];
+	int dirfd, fd = -1, err;
+
+	s->nholds = 0;
+	err = open_dir(false, &dirfd, why, sizeof(why));
+	if (!err) {
+		name_of(f->dev, f->ino, name, sizeof(name));
+		err = open_all(dirfd, name, false, &fd);
+		(void)vm_sys->close(dirfd); /* only looked at */
+	}
+	if (!err)
+		err = lock(fd, LIFE, F_RDLCK);
+	if (err)
+		pol_log(POL_LOG_WARN, "%s: forked child: it shares its parent's locks: %s", f->path,
+			pol_errno_name(err));
+	else
+		vm_fd_swap(&s->fd, &fd);
+	vm_fd_drop(&fd);
+}
