@@ -6,7 +6,8 @@
  *
  *	flock LOCK_EX	    a live process (with what it forked) has the journal
  *	flock LOCK_SH	    the same, of those who have a snapshot each and commit in turn
- *	OFD lock, byte 0    somebody looks at the journal or recovers it; short, so one waits for it; taken first
+ *	OFD lock, byte 0    somebody looks at the journal or recovers it; short, so one waits for it, LOCK_MSEC at
+ *			    most, since whoever may read the file can have it; taken first
  *	OFD lock, byte 1    shared, with LOCK_SH: tells those from somebody who only looks
  *
  * A journal is removed only under the flock, and whoever got the flock looks whether the path still names it.
@@ -30,6 +31,8 @@
 #include <xxhash.h>
 
 #define SUFFIX	  ".txmap"
+#define LOCK_MSEC 30000u
+#define TRY_MSEC  5
 #define MAX_RACES 1000 /* journals removed while we opened them, one after the other */
 
 /* ---- name and identity ---- */
@@ -89,12 +92,14 @@ enum { LOOKS, LIVES };
 static int ofd_lock(int fd, short type)
 {
 	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOOKS, .l_len = 1};
-	int err;
 
-	do {
-		err = vm_sys->fcntl(fd, F_OFD_SETLKW, (long)&fl);
-	} while (err == -EINTR);
-	return err;
+	for (unsigned msec = 0;; msec += TRY_MSEC) {
+		int err = vm_sys->fcntl(fd, F_OFD_SETLK, (long)&fl);
+
+		if ((err != -EAGAIN && err != -EACCES && err != -EINTR) || msec >= LOCK_MSEC)
+			return err == -EAGAIN || err == -EACCES ? -EBUSY : err;
+		(void)vm_sys->poll(NULL, 0, TRY_MSEC); /* nothing tells when it is free and no longer than so */
+	}
 }
 
 void pol_journal_end_exclusive(int fd)
@@ -166,8 +171,9 @@ static int check_regular(int fd, const struct stat *data, struct stat *ret_st, c
 	return !ret_st->st_size && ret_st->st_nlink > 1 ? -EPERM : 0;
 }
 
-static int open_and_lock(const char *jpath, int flags, int how, int *fd, const char **ret_what)
+static int open_and_lock(const char *jpath, const struct stat *data, int flags, int how, int *fd, const char **ret_what)
 {
+	struct stat st;
 	int err;
 
 	*ret_what = "open";
@@ -178,6 +184,8 @@ static int open_and_lock(const char *jpath, int flags, int how, int *fd, const c
 		return err;
 	}
 	err = vm_fd_adopt(fd);
+	if (!err) /* before there is anything to wait for */
+		err = check_regular(*fd, data, &st, ret_what);
 	if (err)
 		return err;
 	*ret_what = "lock";
@@ -187,10 +195,10 @@ static int open_and_lock(const char *jpath, int flags, int how, int *fd, const c
 	return err == -EWOULDBLOCK ? -EBUSY : err;
 }
 
-static int open_present(const char *jpath, int flags, int how, int *fd, const char **ret_what)
+static int open_present(const char *jpath, const struct stat *data, int flags, int how, int *fd, const char **ret_what)
 {
 	for (int i = 0; i < MAX_RACES; i++) {
-		int err = open_and_lock(jpath, flags, how, fd, ret_what);
+		int err = open_and_lock(jpath, data, flags, how, fd, ret_what);
 
 		/* also when it is busy: its holder may be about to have removed it */
 		if (!err || err == -EBUSY) {
@@ -212,11 +220,12 @@ int pol_journal_open(const char *jpath, const struct stat *data, bool create, in
 		     const char **ret_what)
 {
 	struct stat st;
-	int err = open_present(jpath, O_RDWR | (create ? O_CREAT : 0), LOCK_EX, fd, ret_what);
+	int err = open_present(jpath, data, O_RDWR | (create ? O_CREAT : 0), LOCK_EX, fd, ret_what);
 
 	if (err)
 		return err;
-	err = check_regular(*fd, data, &st, ret_what);
+	*ret_what = "fstat";
+	err = vm_sys->fstat(*fd, &st);
 	*ret_created = !err && create && !st.st_size;
 	if (!err && (*ret_created || !pol_journal_mode_fits(&st, data))) {
 		*ret_what = "mode";
@@ -229,14 +238,11 @@ int pol_journal_open(const char *jpath, const struct stat *data, bool create, in
 
 int pol_journal_open_shared(const char *jpath, const struct stat *data, int *fd, const char **ret_what)
 {
-	struct stat st;
-	int err = open_present(jpath, O_RDWR, LOCK_SH, fd, ret_what);
+	int err = open_present(jpath, data, O_RDWR, LOCK_SH, fd, ret_what);
 
 	if (err)
 		return err;
-	err = check_regular(*fd, data, &st, ret_what);
-	if (!err)
-		err = pol_journal_keep_with_others(*fd);
+	err = pol_journal_keep_with_others(*fd);
 	if (err)
 		vm_fd_drop(fd);
 	return err;
@@ -244,14 +250,12 @@ int pol_journal_open_shared(const char *jpath, const struct stat *data, int *fd,
 
 int pol_journal_open_check(const char *jpath, int *fd, const char **ret_what)
 {
-	struct stat st;
-	int err = open_present(jpath, O_RDONLY, LOCK_SH, fd, ret_what);
+	int err = open_present(jpath, NULL, O_RDONLY, LOCK_SH, fd, ret_what);
 
-	if (err)
-		return err;
-	err = is_kept_by_others(*fd) ? -EBUSY : check_regular(*fd, NULL, &st, ret_what);
-	if (err)
+	if (!err && is_kept_by_others(*fd)) {
 		vm_fd_drop(fd);
+		err = -EBUSY;
+	}
 	return err;
 }
 
@@ -277,7 +281,7 @@ bool pol_journal_remove_idle(const char *jpath)
 	bool removed = false;
 	int fd;
 
-	if (open_present(jpath, O_RDWR, LOCK_EX, &fd, &what))
+	if (open_present(jpath, NULL, O_RDWR, LOCK_EX, &fd, &what))
 		return false;
 	/* an empty one that stays does no harm */
 	if (!vm_journal_scan(fd, NULL, &scan) && scan.state == VM_SCAN_EMPTY)
