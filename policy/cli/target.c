@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <json-c/json_visit.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ANSWER_SEC 30 /* a process that has said nothing for so long to a short question is stuck */
+#define ANSWER_SEC 30 /* a process that has not answered a short question for so long is stuck */
+#define ANSWER_MAX (64u << 20) /* bytes: no answer is as long, and root asks processes of anybody */
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -105,8 +107,8 @@ static int connect_to(int dirfd, const char *name, uid_t owner)
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		err = -errno;
-	else if (peer.uid != owner && peer.uid != 0)
-		err = -EPERM; /* not whose directory it is */
+	else if (peer.uid != owner)
+		err = -EPERM; /* not whose directory it is: a link leads elsewhere, to a service of root, say */
 	if (err) {
 		close(fd);
 		return err;
@@ -141,16 +143,16 @@ static int wait_readable(int fd, pid_t pid, const char *request, time_t start, b
 	int n;
 
 	for (;;) {
+		if (!is_long && time(NULL) - start > ANSWER_SEC) {
+			errno = ETIMEDOUT;
+			n = -1;
+			break;
+		}
 		n = poll(&p, 1, 1000);
 		if (n > 0 || (n < 0 && errno != EINTR))
 			break;
 		if (is_stopped(pid)) {
 			errno = EAGAIN;
-			n = -1;
-			break;
-		}
-		if (!is_long && time(NULL) - start > ANSWER_SEC) {
-			errno = ETIMEDOUT;
 			n = -1;
 			break;
 		}
@@ -172,6 +174,7 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 	struct json_object *reply = NULL;
 	time_t start = time(NULL);
 	char buf[16384];
+	size_t total = 0;
 	ssize_t n = -1;
 	int err = 0;
 
@@ -190,6 +193,11 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 			err = n ? -errno : -ECONNRESET;
 			break;
 		}
+		total += (size_t)n;
+		if (total > ANSWER_MAX) {
+			err = -EMSGSIZE;
+			break;
+		}
 		reply = json_tokener_parse_ex(tok, buf, (int)n);
 		if (!reply && json_tokener_get_error(tok) != json_tokener_continue)
 			err = -EPROTO;
@@ -202,6 +210,27 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 		 : err == -EAGAIN   ? "the process is stopped; it will do it when it goes on (kill -CONT)"
 				    : strerror(-err));
 	return cli_reply_error(err, buf);
+}
+
+/* What another user's process answers is shown on our terminal, which must not take orders from it. */
+static int make_plain(json_object *o, int flags, json_object *parent, const char *key, size_t *index, void *arg)
+{
+	char *text;
+
+	(void)flags, (void)parent, (void)key, (void)index, (void)arg;
+	if (!json_object_is_type(o, json_type_string))
+		return JSON_C_VISIT_RETURN_CONTINUE;
+	text = cli_need(strdup(json_object_get_string(o)));
+	for (unsigned char *p = (unsigned char *)text; *p; p++) {
+		if (*p < ' ' || *p == 0x7f)
+			*p = '?';
+		else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) /* the same in UTF-8 */
+			p[0] = p[1] = '?';
+	}
+	if (!json_object_set_string(o, text))
+		cli_need(NULL);
+	free(text);
+	return JSON_C_VISIT_RETURN_CONTINUE;
 }
 
 /* ---- all processes ---- */
@@ -252,6 +281,8 @@ static void ask_one(struct search *s, int dirfd, const char *name, pid_t pid, ui
 	} else {
 		reply = converse(fd, pid, s->request);
 		close(fd);
+		if (!s->target->json)
+			(void)json_c_visit(reply, 0, make_plain, NULL); /* it visits all */
 	}
 	s->nfound++;
 	s->fn(pid, reply, s->arg);
