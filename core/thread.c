@@ -3,6 +3,7 @@
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
@@ -137,6 +138,29 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
+static int add_tls(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_TLS)
+			*(size_t *)arg += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+	return 0;
+}
+
+/* The thread-local variables of the whole program lie on a thread's stack. Those that are loaded later do not, so it is asked
+ * once: not in a forked child, where the loader may be locked for ever. */
+static size_t tls_len(void)
+{
+	static size_t len; /* (atomic) */
+	size_t n = __atomic_load_n(&len, __ATOMIC_RELAXED);
+
+	if (!n) {
+		(void)dl_iterate_phdr(add_tls, &n);
+		__atomic_store_n(&len, n, __ATOMIC_RELAXED);
+	}
+	return n;
+}
+
 int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len)
 {
 	/* glibc's two internal signals stay: setuid() waits for every thread to answer one */
@@ -151,7 +175,7 @@ int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len)
 	if (err)
 		return -err;
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
-	(void)pthread_attr_setstacksize(&attr, stack_len);		   /* or the default */
+	(void)pthread_attr_setstacksize(&attr, stack_len + tls_len()); /* or the default */
 	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
 	err = pthread_create(&thread, &attr, helper_main, &s);
 	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);

@@ -73,6 +73,11 @@ int pol_engine_start(void)
 	return 0;
 }
 
+void pol_warn(const char *object, const char *text)
+{
+	pol_log(POL_LOG_WARN, "%s: %s", object, text);
+}
+
 void pol_fork_prepare(void)
 {
 	pol_lock();

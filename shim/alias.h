@@ -34,6 +34,9 @@
 #ifndef SHIM_TAKE_BUF
 #define SHIM_TAKE_BUF(x)
 #endif
+#ifndef SHIM_TAKE_LOAD
+#define SHIM_TAKE_LOAD(x)
+#endif
 #ifndef SHIM_TAKE_LEND
 #define SHIM_TAKE_LEND(x)
 #endif

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #endif
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <mqueue.h>

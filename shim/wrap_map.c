@@ -4,6 +4,7 @@
 #include "enter.h"
 #include "fd.h"
 #include "range.h"
+#include "load.h"
 #include <stdarg.h>
 
 #define SHIM_TAKE_MAP(x) x
@@ -51,8 +52,10 @@ static int map_file(void *addr, size_t len, int prot, int flags, int fd, off_t o
 	err = shim_fd_for_map(fd, &m);
 	if (m) {
 		err = pol_mmap(m, fd, addr, len, prot, flags, off, ret_addr);
-		if (!err)
+		if (!err) {
 			shim_range_add(*ret_addr, len);
+			shim_check_front();
+		}
 		pol_file_put(m);
 	} else if (!err) {
 		err = -ENOTSUP;

@@ -30,6 +30,9 @@ void pol_fork_prepare(void);
 void pol_fork_parent(void);
 void pol_fork_child(void);
 
+/* What only the shim can see of the program's surroundings, as a warning: "OBJECT: TEXT". */
+void pol_warn(const char *object, const char *text);
+
 /* The main thread is about to end, and the process with it once all others have, too: those of ours do not count. */
 void pol_main_thread_ends(void);
 
