@@ -70,22 +70,25 @@ static void post(struct vm_fileh *h, enum vm_ask ask)
 	vm_wake(&ctl->ask_seq);
 }
 
-int vm_ask(struct vm_fileh *h, enum vm_ask ask)
+void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask)
+{
+	vm_fileh_lock(h);
+	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
+	h->ctl->joined = false;
+	if (vm_fileh_has_others(h))
+		vm_fileh_repair(h); /* who died is not waited for */
+	if (vm_fileh_has_others(h))
+		post(h, ask);
+	vm_fileh_unlock(h);
+}
+
+int vm_ask_end(struct vm_fileh *h)
 {
 	uint64_t until = vm_deadline(ASK_MSEC);
 	enum answers a = ALL_ANSWERED;
 	int err = 0;
 
 	vm_fileh_lock(h);
-	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
-	h->ctl->joined = false;
-	if (vm_fileh_has_others(h))
-		vm_fileh_repair(h); /* who died is not waited for */
-	if (!vm_fileh_has_others(h)) {
-		vm_fileh_unlock(h);
-		return 0;
-	}
-	post(h, ask);
 	while (!has_answered(h)) {
 		uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_RELAXED);
 
@@ -102,6 +105,12 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 		err = -ETIMEDOUT;
 	vm_fileh_unlock(h);
 	return err;
+}
+
+int vm_ask(struct vm_fileh *h, enum vm_ask ask)
+{
+	vm_ask_begin(h, ask);
+	return vm_ask_end(h);
 }
 
 void vm_ask_thaw(struct vm_fileh *h)
@@ -134,7 +143,7 @@ static int carry_out(struct vm_fileh *h, enum vm_ask ask)
 		return 0;
 	case VM_ASK_HARVEST:
 		vm_thaw(h);
-		return vm_harvest(h);
+		return vm_harvest_if_touched(h);
 	case VM_ASK_FREEZE:
 	case VM_ASK_FREEZE_ALL:
 		err = vm_freeze(h, NULL, false);

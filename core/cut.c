@@ -42,28 +42,67 @@ int vm_need_scratch(struct vm_fileh *h)
 	return 0;
 }
 
-/* Give the pages of one round to the backend. size_low: the smallest size that storage below it is still valid. */
-static int store_round(struct vm_fileh *h, uint64_t size_low, bool again)
+/* How far through the pages of a round. */
+struct walk {
+	size_t i;	/* run */
+	uint64_t npages; /* of it are behind us */
+};
+
+typedef int piece_fn(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf, uint64_t valid);
+
+/* fn for the next pages, as many as scratch takes. */
+static int for_batch(struct vm_fileh *h, struct walk *w, piece_fn *fn, uint64_t valid)
 {
+	uint64_t room = VM_BATCH_NPAGES;
+	char *buf = h->scratch;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < h->round.n; i++) {
-		uint64_t start = h->round.run[i].start, stop = h->round.run[i].stop;
+	while (!err && room && w->i < h->round.n) {
+		const struct vm_pgrun *run = &h->round.run[w->i];
+		uint64_t start = run->start + w->npages, n = run->stop - start < room ? run->stop - start : room;
 
-		while (!err && start < stop) {
-			uint64_t n = stop - start < VM_BATCH_NPAGES ? stop - start : VM_BATCH_NPAGES;
-			/* Beyond size_low the storage's bytes will be gone: no difference to them may be left out. */
-			uint64_t valid = size_low >> VM_PAGE_SHIFT;
-			bool whole = again || start >= valid;
+		err = fn(h, start, n, buf, valid);
+		buf += n * VM_PAGE;
+		room -= n;
+		w->npages += n;
+		if (start + n == run->stop)
+			*w = (struct walk){.i = w->i + 1};
+	}
+	return err;
+}
 
-			if (!whole && start + n > valid)
-				n = valid - start;
-			err = vm_ram_copy(&h->ram, start, n, h->scratch);
-			if (!err)
-				err = h->file->ops->storeblk(h->file, start, n, h->scratch,
-							     whole ? VM_STORE_AGAIN : 0);
-			start += n;
+static int copy_piece(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf, uint64_t valid)
+{
+	(void)valid;
+	return vm_ram_copy(&h->ram, start, n, buf);
+}
+
+static int store_piece(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf, uint64_t valid)
+{
+	uint64_t below = start >= valid ? 0 : n < valid - start ? n : valid - start;
+	int err = below ? h->file->ops->storeblk(h->file, start, below, buf, 0) : 0;
+
+	if (!err && below < n)
+		err = h->file->ops->storeblk(h->file, start + below, n - below, buf + below * VM_PAGE, VM_STORE_AGAIN);
+	return err;
+}
+
+/* Give the pages of one round to the backend, whole from page valid on: differences to the storage may not be left out there.
+ * asks: the others look for the next round as soon as the last page is copied; *ret_asked: they do. */
+static int store_round(struct vm_fileh *h, uint64_t valid, bool asks, bool *ret_asked)
+{
+	struct walk copied = {0}, stored = {0};
+	int err = 0;
+
+	*ret_asked = false;
+	while (!err && copied.i < h->round.n) {
+		err = for_batch(h, &copied, copy_piece, valid);
+		if (!err && asks && copied.i == h->round.n) {
+			vm_ask_begin(h, VM_ASK_HARVEST);
+			*ret_asked = true;
 		}
+		if (!err)
+			err = for_batch(h, &stored, store_piece, valid);
 	}
 	return err;
 }
@@ -91,15 +130,17 @@ static int harvest_round(struct vm_fileh *h, unsigned round, bool single, bool f
 int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 {
 	bool single = vm_thread_is_alone(), alone = false, done = false, stopped = false;
-	bool must = must_freeze(h), asked = must, froze = must;
-	uint64_t size_low = 0;
+	bool must = must_freeze(h), asked = must, froze = must, begun = false;
+	uint64_t valid = 0; /* pages of the storage: beyond size_low its bytes will be gone */
 	int err = vm_need_scratch(h);
 
 	*ret_npages = 0;
 	for (unsigned round = 0; !err && !done; round++) {
 		if (asked) {
 			froze |= round >= ROUNDS_FREE;
-			err = vm_ask(h, froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
+			if (!begun)
+				vm_ask_begin(h, froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
+			err = vm_ask_end(h);
 			/* One that is stopped does not tell what it stored: everything is compared. The others stand
 			 * still for that, or it would be done in each round. */
 			stopped = !err && h->ctl->suspect;
@@ -116,7 +157,7 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		err = harvest_round(h, round, single, stopped);
 		if (!round) {
 			alone = single && !vm_fileh_has_others(h);
-			size_low = h->ctl->size_low;
+			valid = h->ctl->size_low >> VM_PAGE_SHIFT;
 		}
 		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that was stored for
 		 * this commit equals memory now. */
@@ -129,8 +170,9 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		ret_txn->txid = h->ctl->txid + 1;
 		vm_fileh_unlock(h);
 		vm_unlock(&vm_map_lock);
+		/* what is stored again is stored whole; from the next round on, or the one after it, they are asked to freeze */
 		if (!err)
-			err = store_round(h, size_low, round > 0);
+			err = store_round(h, round ? 0 : valid, !done && !froze && round + 1 < ROUNDS_FREE, &begun);
 		for (size_t i = 0; i < h->round.n; i++)
 			*ret_npages += h->round.run[i].stop - h->round.run[i].start;
 	}

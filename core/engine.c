@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <limits.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 const struct vm_engine_ops *vm_engine_ops;
 static const char *why_not_better;
@@ -85,7 +86,15 @@ static int harvest_vma(struct vma *v, uint64_t start, uint64_t stop)
 	return err ? err : vm_engine_ops->harvest(v, start, stop);
 }
 
-int vm_harvest(struct vm_fileh *h)
+/* Page faults of this process so far; 0: it cannot be known. */
+static uint64_t nfaults(void)
+{
+	struct rusage use;
+
+	return getrusage(RUSAGE_SELF, &use) ? 0 : (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
+}
+
+static int harvest(struct vm_fileh *h, uint64_t before)
 {
 	int err;
 
@@ -93,7 +102,20 @@ int vm_harvest(struct vm_fileh *h)
 	do
 		err = vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
 	while (err && vm_vma_drop_stale(0, UINTPTR_MAX, h));
+	h->nfaults = err ? 0 : before;
 	return err;
+}
+
+int vm_harvest(struct vm_fileh *h)
+{
+	return harvest(h, 0);
+}
+
+int vm_harvest_if_touched(struct vm_fileh *h)
+{
+	uint64_t n = nfaults();
+
+	return n && n == h->nfaults ? 0 : harvest(h, n);
 }
 
 bool vm_settle(struct vm_fileh *h)

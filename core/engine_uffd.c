@@ -160,14 +160,17 @@ static int uffd_attach(struct vma *v)
 	return err;
 }
 
-/* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. */
+/* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. All the processes of a
+ * handle do so at once: its lock is taken only where there is something to note. */
 static int scan_held(struct vma *v, uint64_t start, uint64_t stop)
 {
 	uint64_t from, to;
 	int err = 0;
 
+	vm_fileh_unlock(v->fileh);
 	for (; !err && (from = vm_held_regions(v, start, stop, &to)) < stop; start = to)
 		err = vm_scan_regions(v, from, to);
+	vm_fileh_lock(v->fileh);
 	return err;
 }
 

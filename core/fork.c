@@ -113,6 +113,7 @@ static int join(struct vm_fileh *h)
 
 	h->nusers = 0;
 	h->server = VM_SERVER_NONE;
+	h->nfaults = 0;
 	h->unsettled = VM_SETTLED; /* until arm says something else */
 	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
 	h->round = (struct vm_runs){0}; /* another thread may have been growing it */

@@ -159,6 +159,7 @@ struct vm_fileh {
 	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
+	uint64_t nfaults;      /* of this process, before the last harvest; 0: unknown (map lock) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	bool committed_here;   /* this process committed, and what it committed may be in a journal yet (busy) */
 	uint32_t server;       /* enum vm_server: the thread that carries out what others ask (atomic, futex) */

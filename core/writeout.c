@@ -43,17 +43,24 @@ static int look_here(struct vm_fileh *h, bool *ret_changed)
 static int look(struct vm_fileh *h, bool *ret_changed)
 {
 	bool others;
-	int err;
+	int err, theirs = 0;
 
 	vm_fileh_lock(h);
 	vm_fileh_gate(h, VM_GATE_READERS);
 	others = vm_fileh_has_others(h);
 	vm_fileh_unlock(h);
+	if (others)
+		vm_ask_begin(h, VM_ASK_HARVEST); /* while this process looks, too */
 	err = look_here(h, ret_changed);
-	if (err || *ret_changed || !others)
-		return err; /* what the others stored comes with the cut */
-	err = vm_ask(h, VM_ASK_HARVEST);
-	return err ? err : look_here(h, ret_changed);
+	if (others) {
+		theirs = vm_ask_end(h);
+		vm_fileh_lock(h);
+		if (!theirs)
+			theirs = vm_page_suspect(h); /* of one that is stopped */
+		*ret_changed = vm_fileh_is_changed(h);
+		vm_fileh_unlock(h);
+	}
+	return err ? err : theirs;
 }
 
 static int store_and_commit(struct vm_fileh *h, const struct vm_held *held, bool durable, struct vm_txn *txn,
