@@ -178,7 +178,8 @@ int pol_event(struct pol_file *m, enum pol_event ev)
 		pol_control_kick();
 		return 0;
 	}
-	err = pol_commit_file(m, t->asked || !m->rule->lazy, t->own_only, &res);
+	/* a timer is no reason to show the program another snapshot */
+	err = pol_commit_file(m, t->asked || !m->rule->lazy, t->own_only || (m->rule->snapshot && !t->asked), &res);
 	if (ev == POL_EV_UNLOCK)
 		return unlocking(m, err);
 	if (!err && t->asked)

@@ -224,7 +224,42 @@ t_lazy() {
 	over one two; left a.dat
 }
 
-for t in snapshot conflict sizes holes mix stranger fork killed stopped lazy; do
+t_bank() {
+	claim 'processes that transfer between accounts, and are killed on the way: sums are right at every instant, nothing done is lost'
+	set='share=process commit=msync log=error'
+	under "$work/bin/bank" "$dir/a.dat" 4 1500 10
+	is 0; says '^[0-9]{2,} transfers [0-9]+ conflicts [0-9]+ kills$'
+	[ -z "${SHOW:-}" ] || echo "$who $engine: $out"
+	run "$work/bin/bank" "$dir/a.dat" 4 check; is 0
+	rm -f "$runtime"/*.sock; left a.dat
+}
+
+t_locks() {
+	make_file a.dat x 64K
+	claim 'taking turns by locks: who gets the lock sees what the one before stored'
+	snapshot one invalidate=lock commit=unlock; snapshot two invalidate=lock commit=unlock
+	local n
+	for n in one two one two; do
+		use $n; order 'fcntl w' ok; order 'load 0 3' "${last:-xxx}"; order "store 0 $n" ok; order 'fcntl un' ok
+		holds a.dat "$n"
+		last=$n
+	done
+	over one two; last=; left a.dat
+}
+
+t_timer() {
+	make_file a.dat x 64K
+	claim 'a timer, and a page that is dirty too long, are no reason to show another snapshot'
+	snapshot one commit=interval:10ms,dirty:1M,msync; snapshot two
+	order 'store 0 two' ok; order msync ok
+	sleep 0.1 # several of them
+	use one; order 'load 0 3' xxx; order 'store 4096 one' ok
+	until grep -q one a.dat; do sleep 0.01; done
+	order 'load 0 3' two
+	over one two; left a.dat
+}
+
+for t in snapshot conflict sizes holes mix stranger fork killed stopped lazy locks timer bank; do
 	[ -z "${only:-}" ] || [ "$only" = $t ] || continue
 	each t_$t
 done
