@@ -258,7 +258,7 @@ static int receive(int s, enum pol_share_what what, int *ret_fds)
 		return 1;
 	nfds = take_fds(&msg, ret_fds);
 	if (n == sizeof(a) && a.magic == MAGIC && a.version == VERSION && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-	    nfds == a.nfds && (a.err < 0 ? !nfds : !a.err && nfds == wanted))
+	    nfds == a.nfds && (a.err < 0 ? a.err >= -4095 && !nfds : !a.err && nfds == wanted))
 		return a.err;
 	while (nfds)
 		(void)vm_sys->close(ret_fds[--nfds]); /* of nonsense */
