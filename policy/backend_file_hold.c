@@ -203,8 +203,20 @@ static bool is_ours(const struct vm_bigfile *f, const struct pol_snapshots *all)
 	       all->len == sizeof(*all) && all->dev == f->dev && all->ino == f->ino;
 }
 
+/* By a descriptor of its own: a child's mapping keeps the open file that it was made by, and would keep the locks. */
+static int map_all(int dirfd, const char *name, struct pol_snapshots **ret)
+{
+	int fd = vm_sys->openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return fd;
+	*ret = vm_own_map(POL_SNAPSHOTS_RUNS, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	(void)vm_sys->close(fd); /* it is mapped */
+	return vm_sys_err(*ret);
+}
+
 /* s->fd is held. */
-static int join(struct vm_bigfile *f, struct pol_snapshot *s, bool *ret_first)
+static int join(struct vm_bigfile *f, struct pol_snapshot *s, int dirfd, const char *name, bool *ret_first)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
 	struct stat st;
@@ -216,10 +228,8 @@ static int join(struct vm_bigfile *f, struct pol_snapshot *s, bool *ret_first)
 		err = -EPROTO;
 	if (!err)
 		err = lock(s->fd, LIFE, F_RDLCK);
-	if (err)
-		return err;
-	s->all = vm_own_map(POL_SNAPSHOTS_RUNS, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
-	err = vm_sys_err(s->all);
+	if (!err)
+		err = map_all(dirfd, name, &s->all);
 	if (err)
 		return err;
 	if (!is_ours(f, s->all)) {
@@ -251,9 +261,9 @@ int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first)
 	do {
 		err = open_and_hold(dirfd, name, &s->fd);
 	} while (err == -EAGAIN);
-	(void)vm_sys->close(dirfd); /* only looked at */
 	if (!err)
-		err = join(f, s, ret_first);
+		err = join(f, s, dirfd, name, ret_first);
+	(void)vm_sys->close(dirfd); /* only looked at */
 	if (!err)
 		return 0;
 	pol_log(POL_LOG_ERROR, "%s: %s/%s, by which processes with a snapshot know of each other: %s",

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,12 +91,40 @@ static void set(struct page *p, uint64_t value)
 	p->again = value;
 }
 
+static long now_msec(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void sleep_msec(long msec)
+{
+	struct timespec ts = {msec / 1000, msec % 1000 * 1000000};
+
+	nanosleep(&ts, NULL);
+}
+
+/* A child that has what its parent has, and outlives it for a moment. */
+static void have_child(void)
+{
+	if (fork())
+		return;
+	while (getppid() != 1)
+		sleep_msec(5);
+	sleep_msec(20);
+	_exit(0);
+}
+
 static void work(unsigned w)
 {
 	unsigned seed = (unsigned)getpid();
 
-	for (;;) {
+	for (bool first = true;; first = false) {
 		map(PROT_READ | PROT_WRITE);
+		if (first && w % 2)
+			have_child();
 		check_sum();
 		check_done(w);
 		told->done[w] = pages[ACCOUNTS + w].value;
@@ -139,21 +168,6 @@ static void take_away(pid_t pid, unsigned *killed)
 	if (WIFEXITED(status))
 		exit(WEXITSTATUS(status)); /* it found something wrong, and said so */
 	++*killed;
-}
-
-static long now_msec(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static void sleep_msec(long msec)
-{
-	struct timespec ts = {msec / 1000, msec % 1000 * 1000000};
-
-	nanosleep(&ts, NULL);
 }
 
 static void run(long msec, long kill_msec)
