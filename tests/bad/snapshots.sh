@@ -231,6 +231,10 @@ t_bank() {
 	is 0; says '^[0-9]{2,} transfers [0-9]+ conflicts [0-9]+ kills$'
 	[ -z "${SHOW:-}" ] || echo "$who $engine: $out"
 	run "$work/bin/bank" "$dir/a.dat" 4 check; is 0
+	for _ in $(seq 100); do # the children
+		ls "$runtime" | grep -q snapshots || break
+		sleep 0.05
+	done
 	rm -f "$runtime"/*.sock; left a.dat
 }
 
