@@ -228,8 +228,8 @@ int vm_fileh_close(struct vm_fileh *h)
 	bool others;
 	int err = 0;
 
-	if (h->committed_here && vm_fileh_is_shared(h))
-		(void)vm_fileh_checkpoint(h); /* the last one may not be able to; if this one is, it does it again */
+	if (vm_fileh_is_shared(h))
+		(void)vm_fileh_idle(h); /* the last one may not be able to; if this one is, it does it again */
 	vm_fileh_unlist(h);
 	vm_serve_end(h);
 	vm_fileh_lock(h);

@@ -174,10 +174,10 @@ int vm_fileh_idle(struct vm_fileh *h)
 	vm_fileh_peer(h)->harvested = !err;
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
-	if (!err && vm_fileh_is_shared(h))
-		err = h->committed_here ? checkpoint(h) : 0; /* the last one of them may not be able to */
-	else if (!err && h->file->ops->idle)
+	if (!err && h->file->ops->idle) /* also when others have it: the last one of them may not be able to */
 		err = h->file->ops->idle(h->file);
+	if (!err && h->committed_here)
+		h->committed_here = h->ctl->lazy_pending = false;
 	vm_fileh_end_busy(h);
 	return err;
 }

@@ -197,7 +197,8 @@ void pol_file_times(struct vm_bigfile *f, int done)
 		(void)pol_file_leave(f);
 }
 
-/* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. */
+/* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. Also when there are
+ * others: as long as one has the journal open its lock keeps it there, and of several that end at once none is the last. */
 int pol_file_idle(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
@@ -208,7 +209,7 @@ int pol_file_idle(struct vm_bigfile *f)
 	if (p->j.fd >= 0)
 		pol_journal_look_where_it_is(f);
 	vm_fd_drop(&p->j.fd);
-	/* a relative by fork that still has it goes by its position */
+	/* another process that still has it goes by its position */
 	if (pol_journal_remove_idle(p->jpath))
 		vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0});
 	return 0;

@@ -101,7 +101,8 @@ struct vm_backend_ops {
 	int (*checkpoint)(struct vm_bigfile *f);
 	/* Really reserve space for [off, off + len); the size stays; optional. */
 	int (*reserve)(struct vm_bigfile *f, uint64_t off, uint64_t len);
-	/* Like close, but f stays usable: checkpoint, and leave nothing behind that only a later begin needs; optional. */
+	/* Like close, but f stays usable: checkpoint, and leave nothing behind that only a later begin needs, here or in another
+	 * process that has f; optional. */
 	int (*idle)(struct vm_bigfile *f);
 	/* f->path is another now; nothing is held by the old one (idle), except by others who have f, too; optional. */
 	void (*moved)(struct vm_bigfile *f);
