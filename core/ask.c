@@ -13,8 +13,9 @@
 #include <limits.h>
 #include <linux/futex.h>
 
-#define ASK_MSEC    10000
-#define SETTLE_MSEC 10 /* so long after a fork it is left to who stores */
+#define ASK_MSEC	10000
+#define FIRST_LOOK_MSEC 4  /* at who died meanwhile; then ever more seldom */
+#define SETTLE_MSEC	10 /* so long after a fork it is left to who stores */
 
 /* ---- the one who asks ---- */
 
@@ -84,19 +85,20 @@ void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask)
 
 int vm_ask_end(struct vm_fileh *h)
 {
-	uint64_t until = vm_deadline(ASK_MSEC);
-	enum answers a = ALL_ANSWERED;
+	uint64_t until = vm_deadline(ASK_MSEC), look = vm_deadline(FIRST_LOOK_MSEC);
+	enum answers a;
 	int err = 0;
 
 	vm_fileh_lock(h);
-	while (!has_answered(h)) {
-		uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_RELAXED);
-
-		vm_fileh_wait(h);
-		if (seen == __atomic_load_n(&h->ctl->seq, __ATOMIC_RELAXED) && (a = answers(h, &err)) == STOPPED_DID_NOT)
+	for (unsigned msec = FIRST_LOOK_MSEC; !has_answered(h) && !vm_is_past(until);) {
+		vm_fileh_wait_msec(h, msec);
+		if (!vm_is_past(look))
+			continue;
+		vm_fileh_repair(h); /* not only when nothing else happens: others read and write all the time */
+		if (msec >= VM_WAIT_MSEC && answers(h, &err) == STOPPED_DID_NOT)
 			break;
-		if (vm_is_past(until))
-			break;
+		msec = msec * 2 < VM_WAIT_MSEC ? msec * 2 : VM_WAIT_MSEC;
+		look = vm_deadline(msec);
 	}
 	a = answers(h, &err);
 	if (a == STOPPED_DID_NOT)

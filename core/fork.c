@@ -133,6 +133,7 @@ int vm_fork_child(void)
 
 	vm_lock_fork_child();
 	vm_thread_fork_child();
+	vm_peer_fork_child();
 	vm_fd_fork_child();
 	vm_unlock_fork_child(&vm_map_lock);
 	if (!vm_engine_ops)

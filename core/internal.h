@@ -96,6 +96,8 @@ void vm_fileh_unlock(struct vm_fileh *h);
 void vm_fileh_repair(struct vm_fileh *h);
 /* Wait for a change of the handle: handle lock held, released meanwhile. Looks for dead peers now and then. */
 void vm_fileh_wait(struct vm_fileh *h);
+void vm_fileh_wait_msec(struct vm_fileh *h, unsigned msec);
+void vm_peer_fork_child(void);
 /* Enter this process as a peer that is busy: it dies, and others notice. No lock held. -EBUSY: another one was for msec. */
 int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec);
 /* Become the only one who commits, discards, invalidates or resizes. No lock held. */

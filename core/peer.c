@@ -60,36 +60,63 @@ static void repair_size(struct vm_fileh *h)
 	ctl->gen++;
 }
 
-/* Forget peers that died: what they were inside of is over. Handle lock held. */
-void vm_fileh_repair(struct vm_fileh *h)
+/* What p was inside of is over. Handle lock held. */
+static void bury(struct vm_fileh *h, struct vm_peer *p)
 {
 	struct vm_ctl *ctl = h->ctl;
 
-	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
-		struct vm_peer *p = &ctl->peers[i];
-
-		if (!p->pid || is_alive(h, p))
-			continue;
-		if (ctl->busy_pid == p->pid) {
-			vm_page_store_failed(h);
-			ctl->gate = VM_GATE_OPEN;
-			ctl->busy_pid = 0;
-			ctl->ask = VM_ASK_THAW; /* whom it froze */
-			vm_wake(&ctl->ask_seq);
-		}
-		ctl->suspect |= p->may_store && !p->harvested;
-		memset(p, 0, sizeof(*p));
-		/* pages it was loading never arrive; loads of others that are under way are done again */
-		ctl->gen++;
-		for (uint64_t pg = 0; ctl->npages[VM_LOADING]; pg++) {
-			pg = vm_pagemap_find(&h->pagemap, pg, VM_MAX_PGOFF, VM_LOADING);
-			if (pg == VM_MAX_PGOFF)
-				break;
-			vm_page_end_load(h, pg, pg + 1, false);
-		}
-		repair_size(h);
-		vm_wake(&ctl->seq);
+	if (ctl->busy_pid == p->pid) {
+		vm_page_store_failed(h);
+		ctl->gate = VM_GATE_OPEN;
+		ctl->busy_pid = 0;
+		ctl->ask = VM_ASK_THAW; /* whom it froze */
+		vm_wake(&ctl->ask_seq);
 	}
+	ctl->suspect |= p->may_store && !p->harvested;
+	memset(p, 0, sizeof(*p));
+	/* pages it was loading never arrive; loads of others that are under way are done again */
+	ctl->gen++;
+	for (uint64_t pg = 0; ctl->npages[VM_LOADING]; pg++) {
+		pg = vm_pagemap_find(&h->pagemap, pg, VM_MAX_PGOFF, VM_LOADING);
+		if (pg == VM_MAX_PGOFF)
+			break;
+		vm_page_end_load(h, pg, pg + 1, false);
+	}
+	repair_size(h);
+	vm_wake(&ctl->seq);
+}
+
+/* Forget peers that died. Handle lock held. */
+void vm_fileh_repair(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (h->ctl->peers[i].pid && !is_alive(h, &h->ctl->peers[i]))
+			bury(h, &h->ctl->peers[i]);
+}
+
+static uint64_t image; /* of this process (atomic) */
+
+static uint64_t this_image(void)
+{
+	uint64_t none = 0, now = vm_deadline(0) << 20 ^ (uintptr_t)&image >> VM_PAGE_SHIFT; /* when, and where it was put */
+
+	if (!__atomic_load_n(&image, __ATOMIC_ACQUIRE))
+		(void)__atomic_compare_exchange_n(&image, &none, now, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&image, __ATOMIC_ACQUIRE);
+}
+
+void vm_peer_fork_child(void)
+{
+	image = 0;
+}
+
+/* Before this process is a peer: one of its number is what it was before an exec, or a dead one whose number it got. With the
+ * same number of the descriptor, which is likely, others cannot tell. Handle lock held. */
+static void bury_namesakes(struct vm_fileh *h)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (h->ctl->peers[i].pid == vm_sys->getpid() && h->ctl->peers[i].image != this_image())
+			bury(h, &h->ctl->peers[i]);
 }
 
 /* ---- lock and wait ---- */
@@ -107,10 +134,15 @@ void vm_fileh_unlock(struct vm_fileh *h)
 
 void vm_fileh_wait(struct vm_fileh *h)
 {
+	vm_fileh_wait_msec(h, VM_WAIT_MSEC);
+}
+
+void vm_fileh_wait_msec(struct vm_fileh *h, unsigned msec)
+{
 	uint32_t seen = __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE);
 
 	vm_fileh_unlock(h);
-	vm_wait(&h->ctl->seq, seen, VM_WAIT_MSEC);
+	vm_wait(&h->ctl->seq, seen, msec);
 	vm_fileh_lock(h);
 	if (seen == __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE))
 		vm_fileh_repair(h); /* nothing happened for a while: is anyone still there? */
@@ -119,7 +151,7 @@ void vm_fileh_wait(struct vm_fileh *h)
 void vm_fileh_begin_busy(struct vm_fileh *h)
 {
 	vm_fileh_lock(h);
-	while (h->ctl->busy_pid)
+	while (h->ctl->busy_pid || (h->ctl->comes_until && !vm_is_past(h->ctl->comes_until)))
 		vm_fileh_wait(h);
 	h->ctl->busy_pid = vm_sys->getpid();
 	vm_fileh_unlock(h);
@@ -135,11 +167,14 @@ int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec)
 	if (err)
 		vm_fileh_repair(h);
 	err = 0;
+	bury_namesakes(h);
 	while (h->ctl->busy_pid && !err) {
+		h->ctl->comes_until = vm_deadline(2 * VM_WAIT_MSEC); /* before others are busy again. It may be killed */
 		vm_fileh_wait(h);
 		if (h->ctl->busy_pid && vm_is_past(until))
 			err = -EBUSY;
 	}
+	h->ctl->comes_until = 0;
 	if (!err)
 		err = vm_fileh_attach_peer(h);
 	if (!err) {
@@ -191,6 +226,7 @@ struct vm_peer *vm_fileh_peer(struct vm_fileh *h)
 
 int vm_fileh_attach_peer(struct vm_fileh *h)
 {
+	bury_namesakes(h);
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 		if (h->ctl->peers[i].pid)
 			continue;
@@ -199,6 +235,7 @@ int vm_fileh_attach_peer(struct vm_fileh *h)
 		h->ctl->peers[i] = (struct vm_peer){
 			.pid = vm_sys->getpid(),
 			.ctl_fd = h->ctl_fd,
+			.image = this_image(),
 			.started = vm_process_started(0),
 			.protects = vm_engine_ops == &vm_engine_segv,
 		};

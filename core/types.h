@@ -51,6 +51,7 @@ struct vm_peer {
 	int32_t pid;	    /* 0: free */
 	int32_t ctl_fd;	    /* its descriptor of the control memfd: proves that it is still the one that attached ... */
 	uint64_t started;   /* ... and so does this, where the descriptors may not be looked at */
+	uint64_t image;	    /* another one in each program that a process is, one after the other */
 	uint32_t nreaders;  /* vm_fileh_read calls inside */
 	uint32_t nwriters;  /* vm_fileh_write calls inside */
 	uint32_t may_store; /* it had a mapping for writing, or wrote */
@@ -85,7 +86,7 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 4u
+#define VM_CTL_VERSION 6u
 #define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;
@@ -97,6 +98,7 @@ struct vm_ctl {
 	uint32_t seq; /* rises, with a wake, when something changed that others wait for (atomic) */
 	struct vm_lock lock;
 	int32_t busy_pid; /* the process that commits, discards, invalidates or resizes now, or 0 */
+	uint64_t comes_until; /* until then (monotonic msec) nobody but a newcomer becomes busy */
 	uint32_t gate;	  /* enum vm_gate, set by the busy one */
 	uint32_t ask;	  /* enum vm_ask: what the busy one asked last */
 	uint32_t ask_seq; /* rises, with a wake, when something was asked (atomic) */
