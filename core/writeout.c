@@ -171,7 +171,7 @@ int vm_fileh_idle(struct vm_fileh *h)
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
 	err = vm_harvest(h);
-	vm_fileh_peer(h)->harvested = !err;
+	vm_fileh_peer(h)->harvested = !err && (!h->nvmas || vm_thread_is_alone()); /* other threads go on until the end */
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 	if (!err && h->file->ops->idle) /* also when others have it: the last one of them may not be able to */
