@@ -17,6 +17,7 @@ struct pol_file_shared {
 	/* the file as we left it; backend_file_outside.c */
 	int64_t mtime_nsec;		 /* its time when we last looked */
 	int64_t own_from_nsec, own_to_nsec; /* what we wrote since has its time in between; 0: nothing */
+	int64_t writing_nsec; /* a process writes since then, or died while it did; 0: none */
 	uint64_t size;
 	uint64_t looked_usec; /* monotonic */
 	uint32_t mode, gid;   /* the file's, which its journal follows */

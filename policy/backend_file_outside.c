@@ -87,6 +87,16 @@ static int follow_mode(struct vm_bigfile *f, const struct stat *st)
 	return 0;
 }
 
+static void note_own(struct pol_file_shared *s, int64_t from, int64_t to, uint64_t size)
+{
+	if (!s->own_to_nsec || from < s->own_from_nsec)
+		s->own_from_nsec = from;
+	if (to > s->own_to_nsec)
+		s->own_to_nsec = to;
+	s->size = size;
+	s->writing_nsec = 0;
+}
+
 int pol_file_look(struct vm_bigfile *f, bool anyway)
 {
 	struct pol_file_shared *s = pol_file_shared(f);
@@ -102,6 +112,8 @@ int pol_file_look(struct vm_bigfile *f, bool anyway)
 	if (err)
 		return err;
 	s->looked_usec = now;
+	if (!s->foreign && s->writing_nsec) /* it died, or it would be the one who is busy: what it wrote is ours */
+		note_own(s, s->writing_nsec, now_nsec(CLOCK_REALTIME), (uint64_t)st.st_size);
 	if (!s->foreign && is_as_left(s, &st))
 		leave_as(s, &st);
 	else
@@ -116,6 +128,8 @@ int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own)
 	own->mono_nsec = now_nsec(CLOCK_MONOTONIC);
 	own->real_nsec = now_nsec(CLOCK_REALTIME);
 	own->from_nsec = now_nsec(CLOCK_REALTIME_COARSE); /* the earliest that the kernel would use */
+	if (!pol_file_shared(f)->writing_nsec) /* else one died while it wrote */
+		pol_file_shared(f)->writing_nsec = own->from_nsec;
 	return err < 0 ? err : 0;
 }
 
@@ -125,14 +139,12 @@ void pol_file_own_end(struct vm_bigfile *f, const struct pol_file_own *own)
 	int64_t to = now_nsec(CLOCK_REALTIME);
 	/* somebody may set the clock meanwhile: a time from before that, and one from after it, is ours */
 	int64_t to_unset = own->real_nsec + now_nsec(CLOCK_MONOTONIC) - own->mono_nsec;
-	int64_t from = own->from_nsec < to ? own->from_nsec : to;
+	uint64_t size = s->size;
 
-	if (s->foreign) /* the time of it is gone, the fact stays */
+	if (s->foreign) { /* the time of it is gone, the fact stays */
+		s->writing_nsec = 0;
 		return;
-	if (!s->own_to_nsec || from < s->own_from_nsec)
-		s->own_from_nsec = from;
-	to = to > to_unset ? to : to_unset;
-	if (to > s->own_to_nsec)
-		s->own_to_nsec = to;
-	(void)pol_file_basics(f->fd, &s->size, NULL); /* a size that is unknown is taken for a change: safe */
+	}
+	(void)pol_file_basics(f->fd, &size, NULL); /* a size that is unknown is taken for a change: safe */
+	note_own(s, s->writing_nsec < to ? s->writing_nsec : to, to > to_unset ? to : to_unset, size);
 }

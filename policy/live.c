@@ -191,11 +191,13 @@ static void adopt_private(struct pol_file *m)
 }
 
 /* Calls that found m not live, and went to the file, may have been on their way: nothing is stored yet, what they did counts.
- */
+ * Where others have it, a change is one from outside, which is theirs to find. */
 static void take_in_late_calls(struct pol_file *m)
 {
-	if (m->file.ops->changed && m->file.ops->changed(&m->file, 0) > 0)
-		(void)vm_fileh_invalidate(m->h, 0, 0, VM_DIRTY_KEEP, NULL); /* if not: the commit says so */
+	struct vm_dropped d;
+
+	if (!vm_fileh_is_shared(m->h))
+		(void)vm_fileh_refresh(m->h, false, VM_DIRTY_KEEP, &d); /* if not: the commit says so */
 }
 
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
