@@ -62,6 +62,20 @@ void shim_behind_note(const void *fn)
 	behind[nbehind++] = object_of(fn);
 }
 
+bool shim_is_in_us(const void *fn)
+{
+	static struct span us;
+
+	if (!us.stop)
+		us = object_of(&behind);
+	return is_in(&us, (uintptr_t)fn);
+}
+
+bool shim_is_in_libc(const void *fn)
+{
+	return is_in(&libc, (uintptr_t)fn);
+}
+
 bool shim_is_behind(const void *caller)
 {
 	for (unsigned i = 0; i < nbehind; i++)

@@ -6,4 +6,7 @@
  * does? It is said in the log, once. Between shim_enter and shim_leave. */
 void shim_check_front(void);
 
+/* deep.c: the calls of what was loaded with RTLD_DEEPBIND come to us. */
+void shim_redirect_deep(void *handle);
+
 #endif

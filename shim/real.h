@@ -109,6 +109,9 @@ void shim_resolve(void);
 /* behind.c: fn is what a call of ours goes to; is the caller an object that does what calls of ours go to? */
 void shim_behind_note(const void *fn);
 bool shim_is_behind(const void *caller);
+/* Of which object is it? */
+bool shim_is_in_us(const void *fn);
+bool shim_is_in_libc(const void *fn);
 
 #define SHIM_EXPORT __attribute__((visibility("default")))
 

@@ -5,6 +5,7 @@
 #include "enter.h"
 #include "load.h"
 #include <dlfcn.h>
+#include <string.h>
 
 #define SHIM_TAKE_LOAD(x) x
 
@@ -18,35 +19,46 @@
 #define JUMP  return
 #endif
 
-static void warn_once(atomic_flag *told, const char *object, const char *text)
+static void tell_deep(const char *file)
 {
+	static atomic_flag told = ATOMIC_FLAG_INIT;
 	struct shim_scope s;
 
-	if (atomic_flag_test_and_set(told))
+	if (atomic_flag_test_and_set(&told))
 		return;
 	shim_enter(&s);
-	pol_warn(object, text);
+	pol_warn(file, "is loaded with RTLD_DEEPBIND, by a name without a directory: what it and the "
+		       "libraries that come "
+		       "with it map is NOT managed");
 	shim_leave(&s);
 }
 
-static void tell_loaded_apart(const char *file)
+/* Found by its path alone: then it does not matter who calls. */
+static bool is_by_path(const char *file)
 {
-	static atomic_flag told = ATOMIC_FLAG_INIT;
+	return strchr(file, '/') && !strchr(file, '$');
+}
+
+static void *open_deep(const char *file, int mode)
+{
+	void *handle = shim_real.dlopen(file, mode);
 	int saved = errno;
 
-	if (!shim_is_idle())
-		warn_once(&told, file,
-			  "is loaded with RTLD_DEEPBIND: what it and the libraries that come with it map is "
-			  "NOT managed");
+	if (handle)
+		shim_redirect_deep(handle);
 	errno = saved;
+	return handle;
 }
 
 JUMPS SHIM_EXPORT void *dlopen(const char *file, int mode)
 {
-	if (__builtin_expect(mode & RTLD_DEEPBIND, 0) && file)
-		tell_loaded_apart(file);
 	if (__builtin_expect(!shim_real.dlopen, 0))
 		shim_resolve();
+	if (__builtin_expect(mode & RTLD_DEEPBIND, 0) && file && !shim_is_idle()) {
+		if (is_by_path(file))
+			return open_deep(file, mode);
+		tell_deep(file);
+	}
 	JUMP shim_real.dlopen(file, mode);
 }
 
@@ -54,13 +66,12 @@ void shim_check_front(void)
 {
 	static atomic_flag told = ATOMIC_FLAG_INIT;
 	int (*front)(void *addr, size_t len, int flags);
-	Dl_info found, ours;
+	Dl_info found;
 
 	if (atomic_flag_test_and_set(&told))
 		return;
 	*(void **)&front = dlsym(RTLD_DEFAULT, "msync");
-	if (!front || !dladdr(*(void **)&front, &found) || !dladdr(&told, &ours) ||
-	    found.dli_fbase == ours.dli_fbase)
+	if (!front || shim_is_in_us(*(void **)&front) || !dladdr(*(void **)&front, &found))
 		return;
 	if (!front((void *)1, 1, MS_SYNC)) /* which the kernel refuses in any case */
 		pol_warn(found.dli_fname,

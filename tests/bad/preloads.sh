@@ -92,11 +92,19 @@ t_durability() {
 }
 
 t_apart() {
+	local lib
 	cat >deep.c <<-'C'
 		#include <fcntl.h>
 		#include <string.h>
 		#include <sys/mman.h>
 		#include <unistd.h>
+		#ifdef TABLE
+		#undef mmap
+		#undef open
+		static const struct { int (*o)(const char *, int, ...); void *(*m)(void *, size_t, int, int, int, off_t); } calls = { open, mmap };
+		#define open (*calls.o)
+		#define mmap (*calls.m)
+		#endif
 		int work(const char *name, const char *text)
 		{
 			int fd = open(name, O_RDWR);
@@ -125,11 +133,18 @@ t_apart() {
 	C
 	mkdir plugins
 	build gcc -w -shared -fPIC deep.c -o "$dir/plugins/libdeep.so" && build gcc -w loads.c -Wl,-rpath,'$ORIGIN/plugins' -ldl -o "$dir/loads" || return
+	build gcc -w -shared -fPIC -Wl,-z,relro,-z,now deep.c -o "$dir/plugins/libnow.so"
+	build gcc -w -shared -fPIC -DTABLE deep.c -o "$dir/plugins/libtable.so"
 	chmod 755 plugins
 	claim 'a library is found by the RUNPATH of who asks, and managed'
 	set=log=info
 	make_file a.dat o 64K; under ./loads 0 libdeep.so; is 0; says '^0$'; errs 'a.dat: managed by rule'; holds a.dat deep; quiet warning
-	claim 'loaded so that it finds libc first: its own business, and one line that says so'
+	claim 'loaded by its path so that it finds libc first, bound at once or not: managed'
+	for lib in libdeep libnow libtable; do
+		make_file a.dat o 64K; under ./loads 1 "$dir/plugins/$lib.so"; is 0; says '^0$'; errs 'a.dat: managed by rule'; holds a.dat deep
+		quiet warning
+	done
+	claim 'loaded so by a name alone: its own business, and one line that says so'
 	make_file a.dat o 64K; under ./loads 1 libdeep.so; is 0; says '^0$'; quiet 'managed by'; holds a.dat deep
 	[ "$(grep -c 'warning: libdeep.so: is loaded with RTLD_DEEPBIND' "$err_from")" = 1 ] || bad 'not one line'
 	set=''
