@@ -25,12 +25,23 @@ static bool is_running(const struct stat *st)
 	return !vm_procmaps_for_each(look, &s) && s.found;
 }
 
+/* In the runtime directory; the sockets in there are unfit anyway. */
+static bool is_of_sharing(const char *path)
+{
+	const char *dir = pol_config_get()->runtime_dir;
+	size_t len = strlen(dir);
+
+	return !strncmp(path, dir, len) && (!strcmp(path + len, "/shares") || !strncmp(path + len, "/share-", 7));
+}
+
 const char *pol_never_managed(int fd, const struct stat *st, const char *path)
 {
 	char magic[4];
 
 	if (pol_is_journal(path))
 		return "a journal";
+	if (is_of_sharing(path))
+		return "a list of who shares what";
 	if (pol_log_is_file(st))
 		return "the log";
 	if (S_ISREG(st->st_mode) && vm_sys->pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&

@@ -30,6 +30,19 @@ static uint16_t *count_of(struct hint *h, dev_t dev, ino_t ino)
 	return &h->n[((uint64_t)ino * 0x9e3779b97f4a7c15ull ^ (uint64_t)dev * 0xc2b2ae3d27d4eb4full) >> 52];
 }
 
+/* A full file system is to say so here, not by SIGBUS; and others may have a longer one mapped. */
+static int need_room(int fd)
+{
+	struct stat st;
+	int err = vm_sys->fstat(fd, &st);
+
+	if (!err && !S_ISREG(st.st_mode))
+		err = -EINVAL;
+	if (err || ((size_t)st.st_size >= sizeof(struct hint) && (size_t)st.st_blocks * 512 >= sizeof(struct hint)))
+		return err;
+	return vm_sys->fallocate(fd, 0, 0, sizeof(struct hint));
+}
+
 static int map_it(int dirfd)
 {
 	int fd = vm_sys->openat(dirfd, NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600), err;
@@ -38,8 +51,7 @@ static int map_it(int dirfd)
 
 	if (fd < 0)
 		return fd;
-	/* a full file system is to say so here, not by SIGBUS; and others may have a longer one mapped */
-	err = vm_sys->fallocate(fd, 0, 0, sizeof(*hint));
+	err = need_room(fd);
 	if (!err) {
 		p = vm_own_map(sizeof(*hint), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		err = vm_sys_err(p);

@@ -31,6 +31,12 @@ t_own_files() {
 	run env TXMAP_RUNTIME_DIR="$dir/run" "$txmap" commit "$pid"; is 0; silent
 	holds a.dat two
 	stop; is 0; silent
+	claim 'what is in that directory'
+	set="runtime_dir=$dir/run log=info"
+	start
+	order "open $dir/run/shares" ok; order 'map 0' ok; order 'load 0 1' .
+	errs "info: $dir/run/shares: never managed: it is a list of who shares what"
+	stop; is 0
 	[ "$(ls -A run)" = shares ] || bad "left: $(ls -A run)"
 }
 
