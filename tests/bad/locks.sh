@@ -64,6 +64,16 @@ t_lock() {
 	printf new | dd of=a.dat bs=1 conv=notrunc 2>/dev/null
 	order 'fcntl nonsense' ok # an unlock
 	order 'load 0 3' ooo; order 'flock sh' ok; order 'load 0 3' new; order 'flock un' ok
+	claim 'a store that was not committed stays when nobody changed the file, else it goes with a warning, or stays as asked for'
+	order 'store 4096 mine' ok; order 'flock sh' ok; order 'load 4096 4' mine; order 'flock un' ok; silent
+	sleep 0.02; printf two | dd of=a.dat bs=1 conv=notrunc 2>/dev/null
+	order 'flock ex' ok; order 'load 0 3' two; order 'load 4096 4' oooo; order 'flock un' ok; one_line; errs 'warning: .*1 pages with stores'
+	stop; is 0
+	begin invalidate=lock on_invalid_dirty=keep
+	order 'store 4096 mine' ok; sleep 0.02; printf two | dd of=a.dat bs=1 conv=notrunc 2>/dev/null
+	order 'flock ex' ok; order 'load 0 3' two; order 'load 4096 4' mine; order msync ok; order 'flock un' ok; silent
+	holds a.dat mine 4096; stop; is 0
+	begin invalidate=lock
 	claim 'stores of another process, which has another lock, stay'
 	start two; order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 4096 mine' ok
 	use one; order 'fcntl r' ok; order 'load 4096 4' mine; order 'fcntl un' ok

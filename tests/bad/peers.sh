@@ -206,6 +206,22 @@ t_full() {
 	done
 }
 
+t_namespace() {
+	claim 'one in another PID namespace, with the same runtime directory: refused, and it takes nothing away'
+	[ "$who" = self ] && unshare -pf true 2>/dev/null || { echo 'not tried: another PID namespace'; return; }
+	fresh
+	make_file a.dat o 64K
+	start one; order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 0 new' ok
+	printf '%s\n' "open $dir/a.dat" 'map 0' "open $dir/a.dat ro" 'map 0 ro' 'load 0 3' >orders
+	under unshare -pf --mount-proc sh -c '"$0" <orders' "$poke"
+	[ "$out" = $'ok\nEBUSY\nok\nok\nooo' ] || bad "it says $out"
+	[ -S "$runtime/$pid.share" ] && [ -S "$runtime/$pid.sock" ] || bad "sockets of one that lives are gone: $(ls "$runtime")"
+	[ "$(cat "$(registry a.dat)")" = "$pid" ] || bad "the registry says $(cat "$(registry a.dat)")"
+	start two; order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' new; stop; is 0
+	use one; stop; is 0; holds a.dat new
+}
+
+each_user t_namespace
 each_user t_litter
 each_user t_reused
 each_user t_nonsense

@@ -82,6 +82,77 @@ static void a_registry_takes_no_more_than_it_has_room_for_and_forgets_the_dead(v
 	pol_registry_unlock(&r);
 }
 
+/* A number that no process has. */
+#define NOBODY (INT32_MAX - 1)
+
+static void a_registry_of_the_dead_is_swept_and_one_of_the_living_is_not(void **state)
+{
+	struct stat st;
+	char name[160], text[64];
+
+	(void)state;
+	registry_name(name, sizeof(name));
+	assert_int_equal(fstat(fd, &st), 0);
+	snprintf(text, sizeof(text), "%d\n%d\n", NOBODY, getppid());
+	write_registry(text);
+	pol_registry_sweep(st.st_dev, st.st_ino);
+	assert_int_equal(access(name, F_OK), 0);
+	snprintf(text, sizeof(text), "%d\n", NOBODY);
+	write_registry(text);
+	pol_hint_count(st.st_dev, st.st_ino, -1); /* it was counted before */
+	assert_true(pol_hint_maybe(st.st_dev, st.st_ino));
+	pol_registry_sweep(st.st_dev, st.st_ino);
+	assert_int_equal(access(name, F_OK), -1);
+	assert_false(pol_hint_maybe(st.st_dev, st.st_ino)); /* the next descriptor is not looked for */
+}
+
+static void asking_whether_somebody_is_there_takes_a_registry_of_the_dead_away(void **state)
+{
+	struct stat st;
+	char name[160], text[64];
+
+	(void)state;
+	registry_name(name, sizeof(name));
+	assert_int_equal(fstat(fd, &st), 0);
+	snprintf(text, sizeof(text), "%d\n", NOBODY);
+	write_registry(text);
+	assert_false(pol_share_has_somebody(st.st_dev, st.st_ino));
+	assert_int_equal(access(name, F_OK), -1);
+}
+
+static void a_count_of_registries_does_not_go_below_nothing(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	pol_hint_open();
+	assert_int_equal(fstat(fd, &st), 0);
+	pol_hint_count(st.st_dev, st.st_ino, -1);
+	pol_hint_count(st.st_dev, st.st_ino, -1);
+	assert_false(pol_hint_maybe(st.st_dev, st.st_ino));
+	pol_hint_count(st.st_dev, st.st_ino, 1);
+	assert_true(pol_hint_maybe(st.st_dev, st.st_ino));
+	assert_true(pol_hint_mask() & pol_inode_class(st.st_ino));
+	pol_hint_count(st.st_dev, st.st_ino, -1);
+	assert_false(pol_hint_mask() & pol_inode_class(st.st_ino));
+}
+
+static void the_directory_is_swept_by_one_and_not_all_the_time(void **state)
+{
+	char name[160];
+	int s;
+
+	(void)state;
+	pol_hint_open();
+	(void)pol_hint_sweep_is_due(0);
+	snprintf(name, sizeof(name), "%s/%d.sock", run_dir, NOBODY);
+	s = open(name, O_CREAT | O_RDWR, 0600); /* no socket: not ours to take away */
+	close(s);
+	assert_false(pol_hint_sweep_is_due(3600));
+	pol_sweep();
+	assert_int_equal(unlink(name), 0);
+}
+
 /* ---- two that are what they seem ---- */
 
 static void a_forked_child_is_entered_and_stays_when_its_parent_has_left(void **state)
@@ -128,6 +199,10 @@ int main(int argc, char **argv)
 		TEST(entries_of_the_dead_and_nonsense_are_no_obstacle),
 		TEST(a_registry_that_somebody_holds_is_waited_for_so_long),
 		TEST(a_registry_takes_no_more_than_it_has_room_for_and_forgets_the_dead),
+		TEST(a_registry_of_the_dead_is_swept_and_one_of_the_living_is_not),
+		TEST(asking_whether_somebody_is_there_takes_a_registry_of_the_dead_away),
+		TEST(a_count_of_registries_does_not_go_below_nothing),
+		TEST(the_directory_is_swept_by_one_and_not_all_the_time),
 		TEST(a_forked_child_is_entered_and_stays_when_its_parent_has_left),
 	};
 
