@@ -10,7 +10,6 @@
  */
 #include "internal.h"
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 
 #define ASK_MSEC	10000
@@ -41,7 +40,7 @@ static enum answers answers(struct vm_fileh *h, int *err)
 		if (p->serves == VM_SERVES_NEVER)
 			*err = *err ? *err : -EAGAIN;
 		else if (p->answered == h->ctl->ask_seq)
-			*err = *err ? *err : p->answer;
+			*err = *err ? *err : p->answer < 0 ? p->answer : 0;
 		else if (is_stopped(p->pid))
 			ret = ret == SOME_DO_NOT ? ret : STOPPED_DID_NOT;
 		else
@@ -61,14 +60,19 @@ static bool has_answered(struct vm_fileh *h)
 	return true;
 }
 
-/* Handle lock held. What this process asks it does itself, by the thread that asks. */
-static void post(struct vm_fileh *h, enum vm_ask ask)
+void vm_ask_post(struct vm_fileh *h, enum vm_ask ask, bool self)
 {
-	struct vm_ctl *ctl = h->ctl;
+	uint32_t seq = __atomic_add_fetch(&h->ctl->ask_seq, 1, __ATOMIC_RELEASE);
 
-	ctl->ask = ask;
-	__atomic_store_n(&vm_fileh_peer(h)->answered, __atomic_load_n(&ctl->ask_seq, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
-	vm_wake(&ctl->ask_seq);
+	h->ctl->ask = ask;
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &h->ctl->peers[i];
+
+		if (i == h->peer && !self)
+			__atomic_store_n(&p->answered, seq, __ATOMIC_RELAXED);
+		else if (p->pid)
+			vm_wake(&p->wake);
+	}
 }
 
 void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask)
@@ -79,7 +83,7 @@ void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask)
 	if (vm_fileh_has_others(h))
 		vm_fileh_repair(h); /* who died is not waited for */
 	if (vm_fileh_has_others(h))
-		post(h, ask);
+		vm_ask_post(h, ask, false); /* this thread does it itself */
 	vm_fileh_unlock(h);
 }
 
@@ -100,6 +104,8 @@ int vm_ask_end(struct vm_fileh *h)
 		msec = msec * 2 < VM_WAIT_MSEC ? msec * 2 : VM_WAIT_MSEC;
 		look = vm_deadline(msec);
 	}
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		h->others_touch |= i != h->peer && h->ctl->peers[i].pid && h->ctl->peers[i].answer > 0;
 	a = answers(h, &err);
 	if (a == STOPPED_DID_NOT)
 		h->ctl->suspect = true;
@@ -120,7 +126,7 @@ void vm_ask_thaw(struct vm_fileh *h)
 	vm_fileh_lock(h);
 	h->ctl->ask = VM_ASK_THAW; /* also for who comes later, and wakes for nothing */
 	if (vm_fileh_has_others(h))
-		post(h, VM_ASK_THAW);
+		vm_ask_post(h, VM_ASK_THAW, false);
 	vm_fileh_unlock(h);
 }
 
@@ -133,7 +139,7 @@ bool vm_ask_still_holds(struct vm_fileh *h)
 
 /* ---- those who are asked ---- */
 
-/* Both locks held. Each of them says all that is to be so afterwards: one that was not answered is nothing that the next
+/* 1: there may have been something to tell. Both locks held. Each of them says all that is to be so afterwards: one that was not answered is nothing that the next
  * depends on. */
 static int carry_out(struct vm_fileh *h, enum vm_ask ask)
 {
@@ -164,29 +170,24 @@ static void *serve(void *arg)
 	struct vm_ctl *ctl = h->ctl;
 	struct vm_peer *self = vm_fileh_peer(h);
 	bool waited = false; /* before it settles */
-	uint32_t done, seq;
+	uint32_t seen, seq;
 
-	done = __atomic_load_n(&self->answered, __ATOMIC_RELAXED);
 	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS) {
+		seen = __atomic_load_n(&self->wake, __ATOMIC_ACQUIRE);
 		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
-		if (seq == done) {
+		if (seq == __atomic_load_n(&self->answered, __ATOMIC_RELAXED)) {
 			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON && !waited;
 
 			if (soon || !vm_settle(h))
-				vm_wait(&ctl->ask_seq, seq, soon ? SETTLE_MSEC : VM_FOREVER);
+				vm_wait(&self->wake, seen, soon ? SETTLE_MSEC : VM_FOREVER);
 			waited = soon;
-			continue;
-		}
-		if (seq == __atomic_load_n(&self->answered, __ATOMIC_RELAXED)) { /* asked by this process */
-			done = seq;
 			continue;
 		}
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
-		done = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE); /* one that ends wakes without the lock */
-		if (self->answered != done)
-			self->answer = carry_out(h, ctl->ask);
-		__atomic_store_n(&self->answered, done, __ATOMIC_RELAXED);
+		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_RELAXED);
+		self->answer = carry_out(h, ctl->ask);
+		__atomic_store_n(&self->answered, seq, __ATOMIC_RELAXED);
 		vm_wake(&ctl->seq);
 		vm_fileh_unlock(h);
 		__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE); /* if the file grew */
@@ -226,10 +227,8 @@ int vm_serve(struct vm_fileh *h)
 
 void vm_serve_wake(struct vm_fileh *h)
 {
-	/* a wake that comes just before it waits is lost: then it settles after the next request */
-	if (__atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) != VM_SETTLED &&
-	    __atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS)
-		(void)vm_sys->futex(&h->ctl->ask_seq, FUTEX_WAKE, INT_MAX, NULL);
+	if (__atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) != VM_SETTLED)
+		vm_wake(&vm_fileh_peer(h)->wake);
 }
 
 void vm_serve_end(struct vm_fileh *h)
@@ -237,7 +236,7 @@ void vm_serve_end(struct vm_fileh *h)
 	if (h->server == VM_SERVER_NONE)
 		return;
 	__atomic_store_n(&h->server, VM_SERVER_ENDS, __ATOMIC_RELEASE);
-	vm_wake(&h->ctl->ask_seq); /* the other processes' threads wake for nothing */
+	vm_wake(&vm_fileh_peer(h)->wake);
 	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) != VM_SERVER_NONE)
 		vm_wait(&h->server, VM_SERVER_ENDS, VM_FOREVER);
 }

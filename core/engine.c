@@ -114,8 +114,12 @@ int vm_harvest(struct vm_fileh *h)
 int vm_harvest_if_touched(struct vm_fileh *h)
 {
 	uint64_t n = nfaults();
+	int err = 0;
 
-	return n && n == h->nfaults ? 0 : harvest(h, n);
+	if (n && n == h->nfaults)
+		return 0;
+	err = harvest(h, n);
+	return err ? err : 1;
 }
 
 bool vm_settle(struct vm_fileh *h)

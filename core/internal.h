@@ -199,7 +199,7 @@ extern const struct vm_engine_ops *vm_engine_ops;
 extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
 /* Harvest all mappings of h in this process. Map and handle lock held. */
 int vm_harvest(struct vm_fileh *h);
-/* The same, but not when no thread of this process had a page fault since the last time, which a store would have been. */
+/* The same, and 1, unless no thread of this process had a page fault since the last time, which a store would have been. */
 int vm_harvest_if_touched(struct vm_fileh *h);
 /* The same, and all that a process that was killed may have stored counts as stored. */
 int vm_harvest_all(struct vm_fileh *h);
@@ -263,6 +263,8 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask);
 /* In two steps; what begin finds is asked, who comes later was told. */
 void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask);
 int vm_ask_end(struct vm_fileh *h);
+/* What both rest on; self: by this process's server, too. Handle lock held. */
+void vm_ask_post(struct vm_fileh *h, enum vm_ask ask, bool self);
 /* The others go on; not waited for. Busy, no lock held. */
 void vm_ask_thaw(struct vm_fileh *h);
 /* Is what was asked last so for all who have the handle now? Handle lock held. */

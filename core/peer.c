@@ -69,8 +69,7 @@ static void bury(struct vm_fileh *h, struct vm_peer *p)
 		vm_page_store_failed(h);
 		ctl->gate = VM_GATE_OPEN;
 		ctl->busy_pid = 0;
-		ctl->ask = VM_ASK_THAW; /* whom it froze */
-		vm_wake(&ctl->ask_seq);
+		vm_ask_post(h, VM_ASK_THAW, true); /* whom it froze */
 	}
 	ctl->suspect |= p->may_store && !p->harvested;
 	memset(p, 0, sizeof(*p));

@@ -57,8 +57,9 @@ struct vm_peer {
 	uint32_t may_store; /* it had a mapping for writing, or wrote */
 	uint32_t harvested; /* its page tables hold no store that the page map does not know */
 	uint32_t nprivate;  /* its MAP_PRIVATE mappings (atomic) */
-	uint32_t answered;  /* the last ctl->ask_seq that it carried out ... */
-	int32_t answer;	    /* ... and the result */
+	uint32_t wake;	    /* its server waits for a change (atomic, futex) */
+	uint32_t answered;  /* the last ctl->ask_seq that it carried out (atomic) ... */
+	int32_t answer;	    /* ... and the result; 1: it may have stored something since the last time */
 	uint8_t serves;	    /* enum vm_serves */
 	bool protects;	    /* its engine is one that has to take access away to see the next store: segv */
 };
@@ -86,7 +87,7 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 6u
+#define VM_CTL_VERSION 7u
 #define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;
@@ -101,7 +102,7 @@ struct vm_ctl {
 	uint64_t comes_until; /* until then (monotonic msec) nobody but a newcomer becomes busy */
 	uint32_t gate;	  /* enum vm_gate, set by the busy one */
 	uint32_t ask;	  /* enum vm_ask: what the busy one asked last */
-	uint32_t ask_seq; /* rises, with a wake, when something was asked (atomic) */
+	uint32_t ask_seq; /* rises when something was asked (atomic) */
 	bool joined;	  /* a process got the handle since */
 	uint64_t size;		 /* bytes, as the programs see it */
 	uint64_t size_committed; /* bytes, in the storage */
@@ -162,6 +163,7 @@ struct vm_fileh {
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
 	uint64_t nfaults;      /* of this process, before the last harvest; 0: unknown (map lock) */
+	bool others_touch;     /* others may have stored something since the commit before (busy) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	bool committed_here;   /* this process committed, and what it committed may be in a journal yet (busy) */
 	uint32_t server;       /* enum vm_server: the thread that carries out what others ask (atomic, futex) */

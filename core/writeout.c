@@ -42,17 +42,23 @@ static int look_here(struct vm_fileh *h, bool *ret_changed)
 /* Is there anything to commit? */
 static int look(struct vm_fileh *h, bool *ret_changed)
 {
-	bool others;
+	bool others, asks;
 	int err, theirs = 0;
 
 	vm_fileh_lock(h);
 	vm_fileh_gate(h, VM_GATE_READERS);
 	others = vm_fileh_has_others(h);
 	vm_fileh_unlock(h);
-	if (others)
-		vm_ask_begin(h, VM_ASK_HARVEST); /* while this process looks, too */
+	asks = others && h->others_touch; /* those that are at work look while this process does */
+	h->others_touch = false;
+	if (asks)
+		vm_ask_begin(h, VM_ASK_HARVEST);
 	err = look_here(h, ret_changed);
-	if (others) {
+	if (others && !asks && !err && !*ret_changed) { /* else what they stored comes with the cut */
+		vm_ask_begin(h, VM_ASK_HARVEST);
+		asks = true;
+	}
+	if (asks) {
 		theirs = vm_ask_end(h);
 		vm_fileh_lock(h);
 		if (!theirs)
