@@ -97,18 +97,25 @@ char vm_process_state(int32_t pid)
 	return p ? *p : 0;
 }
 
+static uint64_t started_here; /* of this process, once it was asked for (atomic) */
+
 uint64_t vm_process_started(int32_t pid)
 {
+	uint64_t n = pid ? 0 : __atomic_load_n(&started_here, __ATOMIC_RELAXED);
 	char text[512];
-	const char *p = after_name(pid, text, sizeof(text));
-	uint64_t n = 0;
+	const char *p;
 
+	if (n)
+		return n;
+	p = after_name(pid, text, sizeof(text));
 	for (int field = 3; p && field < 22; field++) {
 		p = strchr(p, ' ');
 		p = p ? p + 1 : NULL;
 	}
 	for (; p && *p >= '0' && *p <= '9'; p++)
 		n = n * 10 + (uint64_t)(*p - '0');
+	if (!pid)
+		__atomic_store_n(&started_here, n, __ATOMIC_RELAXED);
 	return n;
 }
 
@@ -191,4 +198,5 @@ void vm_thread_fork_child(void)
 {
 	__atomic_store_n(&nhelpers, 0, __ATOMIC_RELAXED);
 	is_helper = 0;
+	started_here = 0;
 }
