@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+static int32_t forker; /* (map lock) */
+
 void vm_fork_prepare(void)
 {
 	/* a child is asked for nothing, and would not be frozen */
@@ -29,7 +31,9 @@ void vm_fork_prepare(void)
 		 * is asked for them. If it cannot be, they are at worst in the next one of ours. */
 		if (h->server == VM_SERVER_NONE)
 			(void)vm_harvest(h);
+		vm_fileh_peer(h)->nforks++;
 	}
+	forker = vm_sys->getpid();
 	vm_fd_fork_prepare();
 }
 
@@ -109,6 +113,7 @@ static int for_each_vma(int (*fn)(struct vma *v))
 
 static int join(struct vm_fileh *h)
 {
+	struct vm_peer *parent = vm_fileh_peer(h);
 	int err;
 
 	h->nusers = 0;
@@ -118,6 +123,10 @@ static int join(struct vm_fileh *h)
 	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
 	h->round = (struct vm_runs){0}; /* another thread may have been growing it */
 	vm_fileh_lock(h);
+	if (parent->pid == forker && parent->nforks) {
+		parent->nforks--;
+		vm_wake(&h->ctl->seq);
+	}
 	err = vm_fileh_attach_peer(h);
 	if (!err)
 		vm_fileh_peer(h)->nprivate = h->nprivate;

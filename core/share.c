@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#define CHILD_MSEC 1000
+
 _Static_assert(VM_MAX_OTHERS == VM_MAX_PEERS, "one number, in two headers");
 
 void vm_ctl_ops_name(const struct vm_backend_ops *ops, char *ret_name)
@@ -166,12 +168,23 @@ drop:
 	return err;
 }
 
+/* Children that are on their way are there soon, or never: killed, or not forked after all. Handle lock held. */
+static void await_children(struct vm_fileh *h)
+{
+	uint64_t until = vm_deadline(CHILD_MSEC);
+
+	while (vm_fileh_peer(h)->nforks && !vm_is_past(until))
+		vm_fileh_wait(h);
+	vm_fileh_peer(h)->nforks = 0;
+}
+
 unsigned vm_fileh_others(struct vm_fileh *h, int32_t *ret_pids, unsigned max)
 {
 	unsigned n = 0;
 
 	vm_fileh_lock(h);
 	vm_fileh_repair(h);
+	await_children(h);
 	for (unsigned i = 0; i < VM_MAX_PEERS && n < max; i++)
 		if (h->ctl->peers[i].pid && i != h->peer)
 			ret_pids[n++] = h->ctl->peers[i].pid;

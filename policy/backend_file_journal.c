@@ -34,6 +34,7 @@
 #define LOCK_MSEC 30000u
 #define TRY_MSEC  5
 #define MAX_RACES 1000 /* journals removed while we opened them, one after the other */
+#define ENDS_MSEC 500 /* a process that is at its end, and out of the registry, is still being taken apart by the kernel */
 
 /* ---- name and identity ---- */
 
@@ -220,8 +221,13 @@ int pol_journal_open(const char *jpath, const struct stat *data, bool create, in
 		     const char **ret_what)
 {
 	struct stat st;
-	int err = open_present(jpath, data, O_RDWR | (create ? O_CREAT : 0), LOCK_EX, fd, ret_what);
+	int err = -EBUSY;
 
+	for (unsigned msec = 0; err == -EBUSY && msec < ENDS_MSEC; msec += TRY_MSEC) {
+		if (msec)
+			(void)vm_sys->poll(NULL, 0, TRY_MSEC); /* nothing tells when a flock is free, but having got it */
+		err = open_present(jpath, data, O_RDWR | (create ? O_CREAT : 0), LOCK_EX, fd, ret_what);
+	}
 	if (err)
 		return err;
 	*ret_what = "fstat";
