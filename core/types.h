@@ -57,15 +57,10 @@ struct vm_peer {
 	uint32_t may_store; /* it had a mapping for writing, or wrote */
 	uint32_t harvested; /* its page tables hold no store that the page map does not know */
 	uint32_t nprivate;  /* its MAP_PRIVATE mappings (atomic) */
-<<<<<<< HEAD
+	uint32_t nforks;    /* children of it that have not got here yet, if they ever do */
 	uint32_t wake;	    /* its server waits for a change (atomic, futex) */
 	uint32_t answered;  /* the last ctl->ask_seq that it carried out (atomic) ... */
 	int32_t answer;	    /* ... and the result; 1: it may have stored something since the last time */
-=======
-	uint32_t nforks;    /* children of it that have not got here yet, if they ever do */
-	uint32_t answered;  /* the last ctl->ask_seq that it carried out ... */
-	int32_t answer;	    /* ... and the result */
->>>>>>> 98546dc (Who leaves waits for children that are just being forked; who comes waits for a process that is being taken apart)
 	uint8_t serves;	    /* enum vm_serves */
 	bool protects;	    /* its engine is one that has to take access away to see the next store: segv */
 };
