@@ -38,6 +38,7 @@ TESTS_preload	:= $(patsubst %.c,%,$(wildcard tests/preload/*.c))
 CRASH_libs	:= $(patsubst %.c,%.so,$(wildcard tests/crash/lib*.c))
 TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests/crash/*.c)))
 TESTS_bad	:= $(patsubst %.c,%,$(wildcard tests/bad/*.c))
+EXPLORE_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/explore/*.c))
 FSX_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/fsx/*.c))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*_load.c))
@@ -137,6 +138,12 @@ $(B)/tests/fsx/%.o: tests/fsx/%.c $(B)/.flags
 $(B)/tests/fsx/fsx: $(FSX_objs)
 	@echo '  LD  $@'
 	$(Q)$(CC) -pthread -o $@ $^
+$(B)/tests/explore/%.o: tests/explore/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(INC_policy) -Icore -Itests/lib $(ALL_CFLAGS) -c -o $@ $<
+$(B)/tests/explore/explore: $(EXPLORE_objs) $(OBJ_$(B)_policy) $(OBJ_$(B)_core) $(B)/tests/lib/box.o
+	@echo '  LD  $@'
+	$(Q)$(CC) -pthread $(LDFLAGS) -o $@ $^ -lunwind -ldl
 $(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
@@ -156,7 +163,7 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 	$(Q)$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
-		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx) $(PLUGINS:%=$(B)/plugins/%.so)
+		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx tests/explore/explore) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
 tests: all $(PLAIN_tests)
@@ -176,7 +183,7 @@ programs: ; @scripts/deps build check programs
 	@$(MAKE) --no-print-directory tests
 	@full=1 scripts/run-tests programs
 crash: tests
-	@scripts/run-tests crash
+	@states=1000000 subsets=10 scripts/run-tests crash
 soak: tests
 	@for k in lmdb gdbm gawk tdb rrdtool sqlite; do tests/crash/kill.sh $$k 1000 || exit 1; done
 	@for s in 1 2 3; do for e in uffd segv; do for l in lazy eager; do \
@@ -211,7 +218,7 @@ help:
 	@echo 'make asan       the core and policy tests with AddressSanitizer and UBSan'
 	@echo 'make tsan       the core tests with ThreadSanitizer'
 	@echo 'make programs   only the real programs, more of them and with larger counts'
-	@echo 'make crash      only the kill -9 tests'
+	@echo 'make crash      only the crash tests: programs killed, and 10^6 disks as power cuts leave them'
 	@echo 'make soak       1000 kills of each program; 10^6 random operations for each engine, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Recording: host calls that change files of one directory go to the kernel and into a trace. */
+#ifndef RECORD_H
+#define RECORD_H
+
+#include "disk.h"
+
+/* Record what happens in dir, which holds now. One recording at a time. */
+void record_start(const char *dir, const struct disk *now, struct trace *ret);
+/* From then on host calls go to the kernel; but for syncs, which have nothing to do: the disks are made here.
+ */
+void record_stop(void);
+/* An event that no host call makes: versions. */
+void record_mark(enum event_kind kind, uint64_t version);
+/* The nth write or sync from now on fails with err, a write after half of it; 0: none does. Did one? */
+void record_fail(unsigned nth, int err);
+bool record_has_failed(void);
+
+#endif
