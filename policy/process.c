@@ -66,7 +66,7 @@ int pol_engine_start(void)
 	if (err)
 		return err;
 	if (vm_engine(&why) == VM_ENGINE_SEGV && config->engine == VM_ENGINE_AUTO)
-		pol_log(POL_LOG_WARN, "engine segv is in use: %s", why);
+		pol_log(POL_LOG_WARN, "engine segv is in use: %s ('txmap doctor' tells what would help)", why);
 	else
 		pol_log(POL_LOG_INFO, "engine %s%s%s", vm_engine(NULL) == VM_ENGINE_UFFD ? "uffd" : "segv", why ? ": " : "",
 			why ? why : "");

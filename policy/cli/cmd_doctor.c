@@ -118,6 +118,17 @@ static void check_uffd(struct doctor *d)
 		close(dev);
 }
 
+static void check_proc(struct doctor *d)
+{
+	char pid[32] = "";
+	bool there = readlink("/proc/self", pid, sizeof(pid) - 1) > 0, ours = there && atol(pid) == getpid();
+
+	line(d, "/proc", ours ? NULL : "mount -t proc proc /proc: a file is found there, and who else has it", "%s",
+	     ours    ? "is mounted"
+	     : there ? "is that of another PID namespace"
+		     : strerror(errno));
+}
+
 static void check_pagemap(struct doctor *d)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -215,6 +226,7 @@ int cli_doctor(int argc, char **argv, bool json)
 	line(&d, "kernel", NULL, "%s %s %s", u.sysname, u.release, u.machine);
 	check_engine(&d);
 	check_uffd(&d);
+	check_proc(&d);
 	check_pagemap(&d);
 	check_memfd(&d);
 	check_limits(&d);

@@ -68,6 +68,26 @@ t_seccomp() {
 	done
 }
 
+t_containers() {
+	[ "$(id -u)" = 0 ] && [ "$who" = self ] && unshare --pid --fork --mount-proc true 2>/dev/null || return
+	claim 'two that have the same number, and one runtime directory: each has its file, and the one the other has is refused'
+	printf '#!/bin/sh\nexec unshare --pid --fork --kill-child --mount-proc "%s"\n' "$poke" >contained
+	chmod 755 contained
+	local poke=$dir/contained
+	make_file a.dat o 64K
+	make_file b.dat o 64K
+	start first
+	order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 0 one' ok
+	start second
+	order "open $dir/b.dat" ok; order 'map 0' ok; order 'store 0 two' ok; order msync ok; holds b.dat two
+	errs 'b.dat: other processes cannot share it'
+	order "open $dir/a.dat" ok; order 'map 0' EBUSY; errs 'a.dat: journal .*: EBUSY'; order 'read 0 3' ooo
+	use first; order msync ok; silent; holds a.dat one
+	stop; is 0
+	use second; stop; is 0
+	under sh -c 'echo "open $1" | "$0"' "$poke" "$dir/a.dat"; is 0
+}
+
 t_without() {
 	claim 'userfaultfd not permitted: segv, and one line that says so, and why'
 	make_file a.dat o 64K
@@ -82,7 +102,9 @@ t_without() {
 	claim 'doctor says it'
 	set=''
 	run "$work/bin/without" "$txmap" doctor
-	is 0; says 'warn +engine +segv: userfaultfd\(2\) is not permitted'
+	is 0; says 'warn +engine +segv: userfaultfd\(2\) is not permitted'; says 'sysctl vm.unprivileged_userfaultfd=1'
+	run unshare --pid --fork "$txmap" doctor
+	[ "$status" != 0 ] || says 'warn +/proc +is that of another PID namespace'
 }
 
 t_nowhere() {
@@ -108,6 +130,7 @@ t_nowhere() {
 
 each t_family
 each t_seccomp
+each t_containers
 each_user t_without
 each_user t_nowhere
 exit $failed
