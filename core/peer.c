@@ -143,8 +143,10 @@ void vm_fileh_wait_msec(struct vm_fileh *h, unsigned msec)
 	vm_fileh_unlock(h);
 	vm_wait(&h->ctl->seq, seen, msec);
 	vm_fileh_lock(h);
-	if (seen == __atomic_load_n(&h->ctl->seq, __ATOMIC_ACQUIRE))
-		vm_fileh_repair(h); /* nothing happened for a while: is anyone still there? */
+	if (!vm_is_past(h->look_msec))
+		return;
+	vm_fileh_repair(h); /* also when something happened: it may all be the doing of others than who is waited for */
+	h->look_msec = vm_deadline(VM_WAIT_MSEC);
 }
 
 void vm_fileh_begin_busy(struct vm_fileh *h)
