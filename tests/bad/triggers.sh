@@ -227,6 +227,12 @@ t_change() {
 	order 'load 0 3' new; order 'load 4096 4' mine; errs 'what somebody else changed is not taken in'; one_line
 	txmap discard "$pid"; is 0; until_loads 0 out
 	stop; is 0
+	claim 'with share=process what another one committed comes in, too'
+	set='invalidate=change share=process'
+	make_file a.dat o 64K
+	start one; order "open $dir/a.dat" ok; order 'map 0' ok
+	start two; order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 4096 two' ok; order msync ok; stop; is 0
+	use one; until_loads 4096 two; silent; stop; is 0
 	claim 'our own commits are no change'
 	begin invalidate=change log=info
 	for i in 1 2 3 4 5; do order "store 0 n$i" ok; order msync ok; sleep 0.2; done
