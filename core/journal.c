@@ -131,6 +131,14 @@ static void neutralise(struct vm_journal *j, uint64_t off)
 	(void)vm_journal_datasync(j->fd);
 }
 
+void vm_journal_forget(struct vm_journal *j)
+{
+	struct vm_journal_mark m;
+
+	vm_journal_mark(j, &m);
+	neutralise(j, m.tail);
+}
+
 /* After a failed fdatasync the kernel may call pages clean that the disk does not have: write the frames of
  * [synced, tail) again. What the cache gave up does not verify, and then these commits cannot become durable.
  */

@@ -75,6 +75,18 @@ static void after_a_death(struct vm_bigfile *f)
 		f->path);
 	(void)pol_file_leave(f); /* then a stranger's change: a conflict too many */
 	pol_news_mend(f);
+	pol_file_priv(f)->snapshot->all->is_tail_in_doubt = 1;
+}
+
+/* The first one who can. */
+static void forget_tail(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+
+	if (p->j.fd < 0 || !pol_backend_file_is_journal(f, p->j.fd))
+		return;
+	vm_journal_forget(&p->j);
+	p->snapshot->all->is_tail_in_doubt = 0;
 }
 
 /* Somebody changed the file without us: as if one of us had committed all of it. */
@@ -101,6 +113,8 @@ int pol_snapshot_begin_hold(struct vm_bigfile *f)
 	if (s->all->is_held)
 		after_a_death(f);
 	s->all->is_held = 1;
+	if (s->all->is_tail_in_doubt)
+		forget_tail(f);
 	return meet_strangers(f);
 }
 
@@ -286,6 +300,20 @@ void pol_snapshot_leave(struct vm_bigfile *f)
 	pol_file_free(f);
 }
 
+/* Writers that were killed, and readers that stayed: then nobody emptied the journal. Where this is not allowed it stays. */
+static void recover_for_the_dead(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+	struct pol_journal_report r;
+
+	if (f->writable)
+		return;
+	if (pol_journal_recover(f->path, p->arg, NULL, NULL, &r))
+		pol_log(POL_LOG_INFO, "%s", r.text);
+	else
+		vm_journal_set_mark(&p->j, &(struct vm_journal_mark){0}); /* nobody has one */
+}
+
 void pol_snapshot_remove_if_last(struct vm_bigfile *f)
 {
 	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
@@ -295,12 +323,14 @@ void pol_snapshot_remove_if_last(struct vm_bigfile *f)
 	if (somebody_lives(s->fd) || open_dir(false, &dirfd, why, sizeof(why)))
 		return;
 	name_of(f->dev, f->ino, name, sizeof(name));
+	recover_for_the_dead(f);
 	if (is_at(dirfd, name, s->fd))
 		(void)vm_sys->unlinkat(dirfd, name, 0); /* litter, at worst */
 	(void)vm_sys->close(dirfd);			/* only looked at */
 }
 
-bool pol_snapshot_has_somebody(dev_t dev, ino_t ino)
+/* Does somebody live who has a snapshot? What the dead left may go. */
+static bool look_for_somebody(dev_t dev, ino_t ino, bool sweep)
 {
 	char name[64], why[256];
 	int dirfd, fd;
@@ -310,11 +340,25 @@ bool pol_snapshot_has_somebody(dev_t dev, ino_t ino)
 		return false;
 	name_of(dev, ino, name, sizeof(name));
 	fd = vm_sys->openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	if (fd >= 0 && sweep && lock(fd, HOLD, F_WRLCK)) /* somebody comes */
+		sweep = false;
 	has = fd >= 0 && somebody_lives(fd);
+	if (fd >= 0 && sweep && !has && is_at(dirfd, name, fd))
+		(void)vm_sys->unlinkat(dirfd, name, 0); /* litter still, at worst */
 	if (fd >= 0)
 		(void)vm_sys->close(fd); /* only looked at */
 	(void)vm_sys->close(dirfd);
 	return has;
+}
+
+bool pol_snapshot_has_somebody(dev_t dev, ino_t ino)
+{
+	return look_for_somebody(dev, ino, false);
+}
+
+void pol_snapshot_sweep(dev_t dev, ino_t ino)
+{
+	(void)look_for_somebody(dev, ino, true);
 }
 
 void pol_snapshot_fork_child(struct vm_bigfile *f)

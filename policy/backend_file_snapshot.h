@@ -43,6 +43,7 @@ struct pol_snapshots {
 	uint64_t nruns;
 	uint64_t is_any; /* these are not all */
 	uint64_t resizes;
+	uint64_t is_tail_in_doubt; /* it was killed: its frames may be there, and are not to come back */
 	struct pol_file_shared storage;
 };
 _Static_assert(sizeof(struct pol_snapshots) <= POL_SNAPSHOTS_RUNS, "fits");

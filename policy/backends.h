@@ -20,6 +20,8 @@ extern const struct vm_backend_ops pol_backend_file;
 extern const struct vm_backend_ops pol_backend_file_snapshot;
 /* Does a live process have one of the file? */
 bool pol_snapshot_has_somebody(dev_t dev, ino_t ino);
+/* What those who were killed left in the runtime directory goes. */
+void pol_snapshot_sweep(dev_t dev, ino_t ino);
 /* The process is about to end: as the last one it leaves nothing in the runtime directory. What it may yet commit meets the
  * journal's lock. */
 void pol_snapshot_end(struct vm_bigfile *f);

@@ -5,6 +5,7 @@
  * starts looks through all of it.
  */
 #define _GNU_SOURCE 1
+#include "backends.h"
 #include "control_priv.h"
 #include "share.h"
 
@@ -24,6 +25,10 @@ static void look_at(int dirfd, const char *name)
 
 	if (sscanf(name, "share-%llx-%llx", &dev, &ino) == 2) {
 		pol_registry_sweep((dev_t)dev, (ino_t)ino);
+		return;
+	}
+	if (sscanf(name, "snapshots-%llx-%llx", &dev, &ino) == 2) {
+		pol_snapshot_sweep((dev_t)dev, (ino_t)ino);
 		return;
 	}
 	pid = strtol(name, &end, 10);

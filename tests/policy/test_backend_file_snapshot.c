@@ -363,16 +363,22 @@ static void a_journal_of_members_is_in_use_and_is_none_for_those_who_share_an_ov
 	assert_int_equal(rep.state, POL_JOURNAL_IN_USE);
 }
 
+static void snapshots_name(char *ret, size_t len)
+{
+	struct stat st;
+
+	assert_int_equal(stat(box.data, &st), 0);
+	(void)snprintf(ret, len, "%s/snapshots-%llx-%llx", run_dir, (unsigned long long)st.st_dev,
+		       (unsigned long long)st.st_ino);
+}
+
 static void a_file_in_the_runtime_directory_that_is_none_of_ours_is_refused(void **state)
 {
 	char name[400];
-	struct stat st;
 	int fd;
 
 	(void)state;
-	assert_int_equal(stat(box.data, &st), 0);
-	(void)snprintf(name, sizeof(name), "%s/snapshots-%llx-%llx", run_dir, (unsigned long long)st.st_dev,
-		       (unsigned long long)st.st_ino);
+	snapshots_name(name, sizeof(name));
 	/* what the dead left, whatever it is, is begun anew */
 	fd = open(name, O_RDWR | O_CREAT, 0600);
 	assert_int_equal(write(fd, "nonsense", 8), 8);
@@ -388,6 +394,28 @@ static void a_file_in_the_runtime_directory_that_is_none_of_ours_is_refused(void
 	close(fd);
 	close(two.f.fd);
 	come(&two, O_RDWR);
+}
+
+static void what_the_dead_left_is_swept_and_nothing_of_the_living(void **state)
+{
+	char name[400];
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_int_equal(stat(box.data, &st), 0);
+	snapshots_name(name, sizeof(name));
+	fd = open(name, O_RDWR | O_CREAT, 0600);
+	close(fd);
+	pol_snapshot_sweep(st.st_dev, st.st_ino);
+	assert_false(box_has(name));
+	come(&one, O_RDWR);
+	pol_snapshot_sweep(st.st_dev, st.st_ino);
+	assert_true(box_has(name));
+	assert_true(pol_snapshot_has_somebody(st.st_dev, st.st_ino));
+	go(&one);
+	assert_false(pol_snapshot_has_somebody(st.st_dev, st.st_ino));
+	pol_snapshot_sweep(st.st_dev, st.st_ino); /* it is not there */
 }
 
 /* ---- killed ---- */
@@ -495,6 +523,55 @@ static void a_member_that_is_killed_leaves_a_whole_commit_or_none(void **state)
 	assert_true(nbefore > 5 && nafter > 5);
 }
 
+/* It was durable, maybe, but nobody saw it: nor does anybody later. */
+static void what_a_killed_one_did_not_finish_does_not_come_back(void **state)
+{
+	uint64_t rnd = 8, low;
+	static uint8_t buf[IMAGE_MAX];
+	struct image next;
+	unsigned n = 0;
+	bool killed;
+
+	(void)state;
+	do {
+		come(&one, O_RDWR);
+		low = now.size;
+		next = now;
+		image_change(&next, &rnd, &low);
+		killed = commit_and_die(++n, &next, low);
+		hold(&one);
+		assert_int_equal(ops->loadblk(&one.f, 0, NPAGES, buf), 0);
+		if (memcmp(buf, now.bytes, IMAGE_MAX) || one.news.size != now.size)
+			now = next;
+		assert_loads(&one, &now);
+		ops->let_go(&one.f, 1);
+		go(&one);
+		assert_false(box_has(box.journal));
+		assert_true(image_is_in(&now, box.data));
+	} while (killed);
+}
+
+static void a_reader_that_is_left_by_the_killed_leaves_a_whole_file(void **state)
+{
+	uint64_t rnd = 7, low;
+	struct image next;
+	unsigned n = 0;
+	bool killed;
+
+	(void)state;
+	do {
+		come(&one, O_RDONLY);
+		low = now.size;
+		next = now;
+		image_change(&next, &rnd, &low);
+		killed = commit_and_die(++n, &next, low);
+		go(&one);
+		assert_false(box_has(box.journal));
+		assert_true(image_is_in(&next, box.data) || image_is_in(&now, box.data));
+		now = image_is_in(&next, box.data) ? next : now;
+	} while (killed);
+}
+
 static void when_all_are_killed_the_next_one_finds_the_last_commit(void **state)
 {
 	uint64_t rnd = 6, low;
@@ -551,7 +628,10 @@ int main(void)
 		TEST(a_strangers_change_is_one_of_everything_and_a_members_is_not),
 		TEST(a_journal_of_members_is_in_use_and_is_none_for_those_who_share_an_overlay),
 		TEST(a_file_in_the_runtime_directory_that_is_none_of_ours_is_refused),
+		TEST(what_the_dead_left_is_swept_and_nothing_of_the_living),
 		TEST(a_member_that_is_killed_leaves_a_whole_commit_or_none),
+		TEST(what_a_killed_one_did_not_finish_does_not_come_back),
+		TEST(a_reader_that_is_left_by_the_killed_leaves_a_whole_file),
 		TEST(when_all_are_killed_the_next_one_finds_the_last_commit),
 	};
 
