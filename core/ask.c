@@ -172,8 +172,10 @@ static void *serve(void *arg)
 	bool waited = false; /* before it settles */
 	uint32_t seen, seq;
 
-	while (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) == VM_SERVER_RUNS) {
-		seen = __atomic_load_n(&self->wake, __ATOMIC_ACQUIRE);
+	for (;;) {
+		seen = __atomic_load_n(&self->wake, __ATOMIC_ACQUIRE); /* before what it wakes for is looked at */
+		if (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) != VM_SERVER_RUNS)
+			break;
 		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
 		if (seq == __atomic_load_n(&self->answered, __ATOMIC_RELAXED)) {
 			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON && !waited;
