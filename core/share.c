@@ -194,12 +194,12 @@ unsigned vm_fileh_others(struct vm_fileh *h, int32_t *ret_pids, unsigned max)
 
 int vm_fileh_open_write(struct vm_fileh *h)
 {
-	int err = 0;
+	int err;
 
-	if (!h->file->ops->open_write)
-		return 0;
 	vm_fileh_begin_busy(h);
-	err = h->file->ops->open_write(h->file);
+	err = vm_need_scratch(h); /* a commit must not be the first that finds no room for it */
+	if (!err && h->file->ops->open_write)
+		err = h->file->ops->open_write(h->file);
 	vm_fileh_end_busy(h);
 	return err;
 }
