@@ -68,7 +68,8 @@ void vm_ask_post(struct vm_fileh *h, enum vm_ask ask, bool self)
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 		struct vm_peer *p = &h->ctl->peers[i];
 
-		if (i == h->peer && !self)
+		/* unless this process has not got to an earlier one yet, which may be a thaw */
+		if (i == h->peer && !self && p->answered + 1 == seq)
 			__atomic_store_n(&p->answered, seq, __ATOMIC_RELAXED);
 		else if (p->pid)
 			vm_wake(&p->wake);
