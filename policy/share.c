@@ -245,8 +245,9 @@ bool pol_share_has_somebody(dev_t dev, ino_t ino)
 	if (!pol_hint_maybe(dev, ino) || pol_registry_read(dev, ino, &r))
 		return false;
 	for (unsigned i = 0; i < r.n && !has; i++)
-		has = r.pids[i] < 0 || (r.pids[i] != vm_sys->getpid() &&
-					pol_share_ask(r.dirfd, r.pids[i], dev, ino, POL_SHARE_NOTHING, NULL));
+		has = r.pids[i] < 0 ? !is_gone(-r.pids[i])
+				    : r.pids[i] != vm_sys->getpid() &&
+					      pol_share_ask(r.dirfd, r.pids[i], dev, ino, POL_SHARE_NOTHING, NULL);
 	pol_registry_close(&r);
 	if (!has)
 		pol_registry_sweep(dev, ino); /* the next call need not ask */

@@ -114,7 +114,8 @@ static void asking_whether_somebody_is_there_takes_a_registry_of_the_dead_away(v
 	(void)state;
 	registry_name(name, sizeof(name));
 	assert_int_equal(fstat(fd, &st), 0);
-	snprintf(text, sizeof(text), "%d\n", NOBODY);
+	/* one that its parent, or who left before it, entered */
+	snprintf(text, sizeof(text), "%d\n-%d\n", NOBODY, NOBODY - 1);
 	write_registry(text);
 	assert_false(pol_share_has_somebody(st.st_dev, st.st_ino));
 	assert_int_equal(access(name, F_OK), -1);
