@@ -288,6 +288,32 @@ static void a_child_that_ends_while_it_is_asked_holds_nobody_up(struct rig *r)
 	}
 }
 
+/* It was told to thaw, and its server did not get to that before this process itself asks for something. */
+static void who_asks_next_does_what_it_was_asked_before(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		vm_fileh_begin_busy(r->h);
+		int wrong = vm_ask(r->h, VM_ASK_FREEZE) != 0;
+
+		vm_fileh_end_busy(r->h);
+		say(1);
+		until_stopped();
+		_exit(wrong);
+	}
+	await(1);
+	vm_fileh_lock(r->h);
+	vm_ask_post(r->h, VM_ASK_THAW, true); /* as the child would */
+	vm_ask_post(r->h, VM_ASK_HARVEST, false);
+	vm_fileh_unlock(r->h);
+	rig_store8(at(m, 3), 77); /* waits for the thaw */
+	end(pid);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 77);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(a_commit_holds_what_a_living_child_stored),
 	RIG_BOTH(a_commit_of_a_child_holds_what_its_parent_stored),
@@ -297,6 +323,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(pages_of_an_invalidation_change_at_one_instant_for_a_child),
 	RIG_BOTH(what_a_stopped_child_stored_is_committed_and_what_it_stores_afterwards_later),
 	RIG_BOTH(whom_a_killed_process_froze_goes_on),
+	RIG_BOTH(who_asks_next_does_what_it_was_asked_before),
 	RIG_BOTH(a_child_that_ends_while_it_is_asked_holds_nobody_up),
 };
 
