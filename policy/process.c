@@ -63,8 +63,12 @@ int pol_engine_start(void)
 	pol_log_need_file();
 	err = vm_start((enum vm_engine)config->engine);
 	pol_unlock();
-	if (err)
+	if (err) { /* it was there at start: privileges were given up since */
+		(void)vm_engine(&why);
+		pol_log(POL_LOG_ERROR, "engine = %s: not available any more: %s", config->process.text[POL_OPT_engine],
+			why ? why : "it failed");
 		return err;
+	}
 	if (vm_engine(&why) == VM_ENGINE_SEGV && config->engine == VM_ENGINE_AUTO)
 		pol_log(POL_LOG_WARN, "engine segv is in use: %s ('txmap doctor' tells what would help)", why);
 	else

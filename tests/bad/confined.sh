@@ -68,6 +68,29 @@ t_seccomp() {
 	done
 }
 
+t_setuid() {
+	[ "$(id -u)" = 0 ] && [ "$who" = self ] && command -v python3 >/dev/null || return
+	cat >"$work/bin/gives_up.py" <<-'PY'
+		import mmap, os, sys
+		os.setgroups([]); os.setgid(65534); os.setuid(65534)
+		fd = os.open(sys.argv[1], os.O_RDWR)
+		try: m = mmap.mmap(fd, 0)
+		except OSError as e: print(e.errno); sys.exit()
+		m[0:3] = b"one"; m.flush()
+		if os.fork() == 0: m[3:6] = b"two"; m.flush(); os._exit(0)
+		os.wait(); print(os.pread(fd, 6, 0))
+	PY
+	claim 'the first mapping after setuid(): segv, since the kernel closes /proc/self/pagemap to it'
+	make_file a.dat o 64K
+	chown -R 65534 .
+	under python3 "$work/bin/gives_up.py" a.dat
+	is 0; says "b'onetwo'"; errs 'warning: no control socket: '; errs 'engine segv is in use: /proc/self/pagemap'; holds a.dat onetwo
+	claim 'where uffd was asked for by name it is refused, and said'
+	set=engine=uffd
+	under python3 "$work/bin/gives_up.py" a.dat
+	is 0; says '^13$'; errs 'engine = uffd: not available any more: /proc/self/pagemap'; holds a.dat onetwo
+}
+
 t_containers() {
 	[ "$(id -u)" = 0 ] && [ "$who" = self ] && unshare --pid --fork --mount-proc true 2>/dev/null || return
 	claim 'two that have the same number, and one runtime directory: each has its file, and the one the other has is refused'
@@ -130,6 +153,7 @@ t_nowhere() {
 
 each t_family
 each t_seccomp
+each_user t_setuid
 each t_containers
 each_user t_without
 each_user t_nowhere
