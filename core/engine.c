@@ -114,7 +114,7 @@ int vm_harvest(struct vm_fileh *h)
 
 int vm_harvest_if_touched(struct vm_fileh *h)
 {
-	uint64_t n = nfaults();
+	uint64_t n = vm_engine_ops == &vm_engine_uffd ? nfaults() : 0; /* a store that the program is told of is not counted */
 	int err = 0;
 
 	if (n && n == h->nfaults)
