@@ -186,7 +186,7 @@ static void op_nofork(void)
 {
 	uint32_t pg = random_page(), n, i;
 	uint8_t *at = ARENA + (uint64_t)pg * PAGE;
-	int status;
+	int status = 0;
 	pid_t pid;
 
 	if (pg == set.npages || arena[pg].kind != SHARED)
