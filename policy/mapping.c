@@ -249,6 +249,16 @@ void pol_mapped_other(void *addr, size_t len)
 
 /* ---- the others ---- */
 
+/* On Linux this flag never drops a store; nor does it here, but what others committed of a page with stores is in conflict. */
+static int invalidate_clean(struct pol_file *m)
+{
+	int err = vm_fileh_invalidate(m->h, 0, 0, VM_DIRTY_KEEP, NULL);
+
+	if (err)
+		pol_file_failed(m, "msync: invalidate", err);
+	return err;
+}
+
 int pol_msync(void *addr, size_t len, int flags)
 {
 	struct touched t;
@@ -263,9 +273,8 @@ int pol_msync(void *addr, size_t len, int flags)
 			e = pol_event(t.m[i], POL_EV_MSYNC);
 		else if (flags & MS_ASYNC)
 			e = pol_event(t.m[i], POL_EV_MSYNC_ASYNC);
-		/* on Linux this flag never drops a store */
 		if (!e && (flags & MS_INVALIDATE) && t.m[i]->rule->invalidate == POL_INV_MSYNC)
-			e = vm_fileh_invalidate(t.m[i]->h, 0, 0, VM_DIRTY_KEEP, NULL);
+			e = invalidate_clean(t.m[i]);
 	}
 	touched_put(&t, pol_file_put);
 	return e ? e : err;

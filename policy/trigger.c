@@ -187,6 +187,15 @@ int pol_event(struct pol_file *m, enum pol_event ev)
 	return err;
 }
 
+/* The last one with a snapshot leaves nothing behind; the helper thread may be at work yet. */
+static void end_snapshot(struct pol_file *m)
+{
+	if (vm_fileh_rename_begin(m->h))
+		return;
+	pol_snapshot_end(&m->file);
+	vm_fileh_rename_end(m->h, false);
+}
+
 int pol_event_all(enum pol_event ev)
 {
 	bool is_end = ev == POL_EV_EXIT || ev == POL_EV_TERM;
@@ -200,7 +209,7 @@ int pol_event_all(enum pol_event ev)
 		if (is_end || is_exec)
 			(void)vm_fileh_idle(m->h); /* at worst the journal stays: the next open replays it */
 		if (is_end && m->rule->snapshot)
-			pol_snapshot_end(&m->file);
+			end_snapshot(m);
 	}
 	if (is_end)
 		pol_control_stop(); /* the sockets; what is left to do is done by whoever calls */

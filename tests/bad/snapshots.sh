@@ -263,7 +263,45 @@ t_timer() {
 	over one two; left a.dat
 }
 
-for t in snapshot conflict sizes holes mix stranger fork killed stopped lazy locks timer bank; do
+t_names() {
+	make_file a.dat x 64K
+	claim 'the file is renamed by one of them: the journal goes along'
+	snapshot one; snapshot two
+	use one; order 'store 0 one' ok; order msync ok
+	order "rename $dir/a.dat $dir/b.dat" ok
+	use two; order 'store 4096 two' ok; order msync ok
+	use one; order 'store 8192 one' ok; order msync ok; order 'load 4096 3' two
+	[ ! -e .a.dat.txmap ] || bad 'a journal has the old name'
+	killed; use two; killed
+	txmap recover b.dat; is 0
+	holds b.dat one; holds b.dat two 4096; holds b.dat one 8192
+	rm -f "$runtime"/*.sock
+	claim 'the journal is removed by somebody: they go on with a new one'
+	mv b.dat a.dat
+	snapshot one; snapshot two
+	use one; order 'store 0 uno' ok; order msync ok
+	rm .a.dat.txmap
+	use two; order 'store 4096 due' ok; order msync ok; errs 'was removed'
+	use one; order 'store 8192 tre' ok; order msync ok; order 'load 4096 3' due
+	use two; order 'store 4096 DUE' ok; order msync ok
+	killed; use one; killed
+	txmap recover a.dat; is 0; holds a.dat uno; holds a.dat DUE 4096; holds a.dat tre 8192
+	rm -f "$runtime"/*.sock
+	snapshot one; over one; left a.dat
+}
+
+t_invalidate() {
+	make_file a.dat x 64K
+	claim 'msync with MS_INVALIDATE takes in what others committed, and never what is in conflict'
+	snapshot one invalidate=msync commit=none; snapshot two
+	order 'store 0 two' ok; order msync ok
+	use one; order 'msync invalidate' ok; order 'load 0 3' two; order 'store 0 one' ok
+	use two; order 'store 0 TWO' ok; order 'store 4096 two' ok; order msync ok
+	use one; order 'msync invalidate' EBUSY; errs 'invalidate'; order 'load 0 3' one; order 'load 4096 3' xxx
+	stop; use two; stop; left a.dat
+}
+
+for t in snapshot conflict sizes holes mix stranger fork killed stopped lazy locks timer names invalidate bank; do
 	[ -z "${only:-}" ] || [ "$only" = $t ] || continue
 	each t_$t
 done

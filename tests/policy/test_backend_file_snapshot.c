@@ -326,6 +326,13 @@ static void a_strangers_change_is_one_of_everything_and_a_members_is_not(void **
 	hold(&two);
 	assert_true(ntold(&two) == 1);
 	ops->let_go(&two.f, 1);
+	ops->times(&one.f, 0); /* as touch(1) */
+	assert_int_equal(futimens(one.f.fd, NULL), 0);
+	ops->times(&one.f, 1);
+	usleep(2000);
+	hold(&two);
+	assert_true(ntold(&two) == 0);
+	ops->let_go(&two.f, 1);
 	fd = open(box.data, O_WRONLY);
 	assert_int_equal(pwrite(fd, "strange", 7, 9), 7);
 	close(fd);
