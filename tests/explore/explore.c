@@ -13,6 +13,7 @@
  */
 #include "backends.h"
 #include "box.h"
+#include "pol.h"
 #include "record.h"
 #include "vm_sys.h"
 #include "work.h"
@@ -359,8 +360,14 @@ int main(int argc, char **argv)
 	};
 	static const struct argp argp = {
 		options, parse, NULL, "What a crash can leave of the file backend's work.", NULL, NULL, NULL};
+	struct box runtime;
 
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	box_make(&runtime);
+	setenv("TXMAP_RUNTIME_DIR", runtime.dir, 1);
+	setenv("TXMAP_PATHS", runtime.data, 1);
+	if (pol_start() != 1)
+		return 2;
 	for (; nstates < arg.states; arg.seed++) {
 		uint64_t before = nstates;
 
@@ -372,6 +379,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	box_remove(&runtime);
 	printf("%llu crash states at %llu points, %llu recoveries of them explored: 0 violations\n",
 	       (unsigned long long)nstates, (unsigned long long)npoints, (unsigned long long)nnested);
 	return 0;

@@ -285,6 +285,7 @@ void record_start(const char *dir, const struct disk *now, struct trace *ret)
 
 void record_stop(void)
 {
+	rec.t = NULL;
 	unsynced = vm_sys_linux;
 	unsynced.fsync = unsynced.fdatasync = no_sync;
 	vm_sys = &unsynced;
@@ -292,7 +293,8 @@ void record_stop(void)
 
 void record_mark(enum event_kind kind, uint64_t version)
 {
-	add((struct event){.kind = kind, .off = version}, NULL);
+	if (rec.t)
+		add((struct event){.kind = kind, .off = version}, NULL);
 }
 
 void record_fail(unsigned nth, int err)

@@ -10,7 +10,7 @@ void record_start(const char *dir, const struct disk *now, struct trace *ret);
 /* From then on host calls go to the kernel; but for syncs, which have nothing to do: the disks are made here.
  */
 void record_stop(void);
-/* An event that no host call makes: versions. */
+/* An event that no host call makes: versions. Nothing while nobody records. */
 void record_mark(enum event_kind kind, uint64_t version);
 /* The nth write or sync from now on fails with err, a write after half of it; 0: none does. Did one? */
 void record_fail(unsigned nth, int err);

@@ -12,8 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const struct vm_backend_ops *const ops = &pol_backend_file;
-
 static void must(bool ok, const char *what)
 {
 	if (ok)
@@ -29,31 +27,39 @@ static uint64_t below(struct work_run *w, uint64_t n)
 
 /* ---- the file ---- */
 
-static void open_file(struct work_run *w)
+static void open_with(struct work_run *w, struct vm_bigfile *f, const struct vm_backend_ops *ops)
 {
 	struct stat st;
 
-	memset(&w->f, 0, sizeof(w->f));
-	w->f.path = w->path;
-	w->f.writable = 1;
-	w->f.shared_len = VM_BACKEND_SHARED;
-	w->f.shared =
-		mmap(NULL, VM_BACKEND_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	w->f.fd = open(w->path, O_RDWR | O_CLOEXEC);
-	must(w->f.shared != MAP_FAILED && w->f.fd >= 0 && !fstat(w->f.fd, &st), w->path);
-	w->f.dev = st.st_dev;
-	w->f.ino = st.st_ino;
-	must(!ops->open(&w->f, NULL), "open");
+	w->f = f;
+	memset(f, 0, sizeof(*f));
+	f->ops = ops;
+	f->path = w->path;
+	f->writable = 1;
+	f->shared_len = VM_BACKEND_SHARED;
+	f->shared = mmap(NULL, VM_BACKEND_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	f->fd = open(w->path, O_RDWR | O_CLOEXEC);
+	must(f->shared != MAP_FAILED && f->fd >= 0 && !fstat(f->fd, &st), w->path);
+	f->dev = st.st_dev;
+	f->ino = st.st_ino;
+	must(!ops->open(f, NULL), "open");
 }
 
-static void shut(struct work_run *w)
+static void open_file(struct work_run *w)
 {
-	int err = ops->close(&w->f);
+	open_with(w, &w->file[0], &pol_backend_file);
+}
+
+static int shut(struct work_run *w)
+{
+	struct vm_bigfile *f = w->f;
+	int err = f->ops->close(f);
 
 	if (!err)
 		record_mark(EV_DURABLE, w->newest);
-	close(w->f.fd);
-	munmap(w->f.shared, VM_BACKEND_SHARED);
+	close(f->fd);
+	munmap(f->shared, VM_BACKEND_SHARED);
+	return err;
 }
 
 /* A version to change: what the last one was. */
@@ -87,17 +93,17 @@ static int try_commit(struct work_run *w, const struct version *next, uint64_t l
 {
 	struct version old = draft(w);
 	struct vm_txn txn = {.txid = w->txid + 1, .size = next->size, .size_low = low};
-	int err = ops->begin(&w->f);
+	int err = w->f->ops->begin(w->f);
 
-	set_size(&old, low,
-		 &low); /* what was cut off is zeros, and is only stored where it became something else */
+	/* what was cut off is zeros, and is only stored where it became something else */
+	set_size(&old, low, &low);
 	for (uint64_t off = 0; !err && off < next->size; off += VM_BLKSIZE)
 		if (memcmp(next->bytes + off, old.bytes + off, VM_BLKSIZE))
-			err = ops->storeblk(&w->f, off / VM_BLKSIZE, 1, next->bytes + off, 0);
+			err = w->f->ops->storeblk(w->f, off / VM_BLKSIZE, 1, next->bytes + off, 0);
 	if (!err)
-		err = ops->commit(&w->f, &txn, flags);
+		err = w->f->ops->commit(w->f, &txn, flags);
 	if (err < 0)
-		ops->abort(&w->f);
+		w->f->ops->abort(w->f);
 	free(old.bytes);
 	return err;
 }
@@ -125,7 +131,7 @@ static void commit(struct work_run *w, struct version next, uint64_t low, unsign
 
 static void checkpoint(struct work_run *w)
 {
-	if (!ops->checkpoint(&w->f))
+	if (!w->f->ops->checkpoint(w->f))
 		record_mark(EV_DURABLE, w->newest);
 }
 
@@ -156,14 +162,14 @@ static void run_durable(struct work_run *w)
 {
 	open_file(w);
 	commit_some(w, 5, false);
-	shut(w);
+	(void)shut(w);
 }
 
 static void run_lazy(struct work_run *w)
 {
 	open_file(w);
 	commit_some(w, 8, true);
-	shut(w);
+	(void)shut(w);
 }
 
 static void run_growing(struct work_run *w)
@@ -178,7 +184,7 @@ static void run_growing(struct work_run *w)
 		store(w, &v, below(w, v.size), 20);
 		commit(w, v, low, VM_COMMIT_DURABLE);
 	}
-	shut(w);
+	(void)shut(w);
 }
 
 static void run_shrinking(struct work_run *w)
@@ -197,7 +203,7 @@ static void run_shrinking(struct work_run *w)
 			store(w, &v, below(w, v.size), 300);
 		commit(w, v, low, below(w, 2) ? VM_COMMIT_DURABLE : 0);
 	}
-	shut(w);
+	(void)shut(w);
 }
 
 /* So many runs that they are applied through a mapping. */
@@ -213,20 +219,20 @@ static void run_bulk(struct work_run *w)
 			v.bytes[off] = (uint8_t)(v.bytes[off] + 1 + i);
 		commit(w, v, low, VM_COMMIT_DURABLE);
 	}
-	shut(w);
+	(void)shut(w);
 }
 
 /* A journal so small that it starts over again and again, and checkpoints in between. */
 static void run_start_over(struct work_run *w)
 {
 	open_file(w);
-	pol_file_priv(&w->f)->j.limit = 32 << 10;
+	pol_file_priv(w->f)->j.limit = 32 << 10;
 	for (unsigned i = 0; i < 12; i++) {
 		commit_some(w, 1, true);
 		if (below(w, 5) == 0)
 			checkpoint(w);
 	}
-	shut(w);
+	(void)shut(w);
 }
 
 /* Writes and syncs that fail, in the middle of commits and checkpoints. */
@@ -239,7 +245,7 @@ static void run_failing(struct work_run *w)
 		record_fail(0, 0);
 		commit_some(w, 1, true);
 	}
-	shut(w);
+	(void)shut(w);
 }
 
 /* Journals are made and removed. */
@@ -248,14 +254,39 @@ static void run_lives(struct work_run *w)
 	for (unsigned i = 0; i < 4; i++) {
 		open_file(w);
 		commit_some(w, 1 + (unsigned)below(w, 2), true);
-		shut(w);
+		(void)shut(w);
+	}
+}
+
+static int ignore(struct vm_news *news, uint64_t start, uint64_t stop)
+{
+	(void)news, (void)start, (void)stop;
+	return 0;
+}
+
+/* Two processes, as far as the backend can see, each with a snapshot, which commit in turn. */
+static void run_snapshots(struct work_run *w)
+{
+	for (unsigned i = 0; i < 2; i++)
+		open_with(w, &w->file[i], &pol_backend_file_snapshot);
+	for (unsigned i = 0; i < 8; i++) {
+		struct vm_news news = {.pages = ignore};
+
+		w->f = &w->file[below(w, 2)];
+		must(!w->f->ops->hold(w->f, &news), "hold");
+		commit_some(w, 1, true);
+		w->f->ops->let_go(w->f, 1);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		w->f = &w->file[i];
+		(void)shut(w);
 	}
 }
 
 const struct work works[] = {
 	{"durable", 300, run_durable},	   {"lazy", 300, run_lazy},   {"growing", 300, run_growing},
 	{"shrinking", 300, run_shrinking}, {"bulk", 20, run_bulk},    {"start over", 300, run_start_over},
-	{"failing", 300, run_failing},	   {"lives", 300, run_lives},
+	{"failing", 300, run_failing},	   {"lives", 300, run_lives}, {"snapshots", 300, run_snapshots},
 };
 const unsigned nworks = sizeof(works) / sizeof(*works);
 
@@ -296,11 +327,10 @@ bool work_goes_on(struct work_run *w)
 	if (!is.bytes)
 		is.bytes = calloc(1, WORK_SIZE_MAX);
 	open_file(w);
-	ok = !ops->begin(&w->f) && !ops->storeblk(&w->f, 0, 1, next.bytes, 0) &&
-	     !ops->storeblk(&w->f, 1, 1, next.bytes + VM_BLKSIZE, 0) &&
-	     ops->commit(&w->f, &txn, VM_COMMIT_DURABLE) >= 0 && !ops->close(&w->f);
-	close(w->f.fd);
-	munmap(w->f.shared, VM_BACKEND_SHARED);
+	ok = !w->f->ops->begin(w->f) && !w->f->ops->storeblk(w->f, 0, 1, next.bytes, 0) &&
+	     !w->f->ops->storeblk(w->f, 1, 1, next.bytes + VM_BLKSIZE, 0) &&
+	     w->f->ops->commit(w->f, &txn, VM_COMMIT_DURABLE) >= 0;
+	ok = !shut(w) && ok;
 	is.size = box_get(w->path, is.bytes, WORK_SIZE_MAX);
 	ok = ok && is.size == next.size && !memcmp(is.bytes, next.bytes, is.size);
 	free(next.bytes);

@@ -19,7 +19,7 @@ struct work_run {
 	const char *dir;
 	char path[256]; /* DIR/data */
 	uint64_t rnd;
-	struct vm_bigfile f;
+	struct vm_bigfile file[2], *f; /* f: who is at work */
 	uint64_t txid;
 	struct version version[WORK_VERSIONS];
 	unsigned nversions; /* version[0] is there before the first event; some have failed */
