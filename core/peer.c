@@ -113,8 +113,10 @@ void vm_peer_fork_child(void)
  * same number of the descriptor, which is likely, others cannot tell. Handle lock held. */
 static void bury_namesakes(struct vm_fileh *h)
 {
+	const int32_t pid = vm_sys->getpid();
+
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
-		if (h->ctl->peers[i].pid == vm_sys->getpid() && h->ctl->peers[i].image != this_image())
+		if (h->ctl->peers[i].pid == pid && h->ctl->peers[i].image != this_image())
 			bury(h, &h->ctl->peers[i]);
 }
 
