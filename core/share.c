@@ -178,7 +178,7 @@ static void await_children(struct vm_fileh *h)
 	vm_fileh_peer(h)->nforks = 0;
 }
 
-unsigned vm_fileh_others(struct vm_fileh *h, int32_t *ret_pids, unsigned max)
+unsigned vm_fileh_others(struct vm_fileh *h, bool leaves, int32_t *ret_pids, unsigned max)
 {
 	unsigned n = 0;
 
@@ -186,8 +186,9 @@ unsigned vm_fileh_others(struct vm_fileh *h, int32_t *ret_pids, unsigned max)
 	vm_fileh_repair(h);
 	await_children(h);
 	for (unsigned i = 0; i < VM_MAX_PEERS && n < max; i++)
-		if (h->ctl->peers[i].pid && i != h->peer)
+		if (h->ctl->peers[i].pid && !h->ctl->peers[i].leaves && i != h->peer)
 			ret_pids[n++] = h->ctl->peers[i].pid;
+	vm_fileh_peer(h)->leaves |= leaves;
 	vm_fileh_unlock(h);
 	return n;
 }

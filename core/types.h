@@ -62,6 +62,7 @@ struct vm_peer {
 	uint32_t answered;  /* the last ctl->ask_seq that it carried out (atomic) ... */
 	int32_t answer;	    /* ... and the result; 1: it may have stored something since the last time */
 	uint8_t serves;	    /* enum vm_serves */
+	bool leaves;	    /* it ends: it is not to be found any more */
 	bool protects;	    /* its engine is one that has to take access away to see the next store: segv */
 };
 
@@ -88,7 +89,7 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 7u
+#define VM_CTL_VERSION 8u
 #define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;

@@ -220,7 +220,7 @@ int pol_share_fetch_journal(const struct vm_bigfile *f, int *home)
 	int32_t pids[VM_MAX_OTHERS];
 	struct vm_fileh *h = handle_of(f);
 	struct pol_registry r;
-	unsigned n = h ? vm_fileh_others(h, pids, VM_MAX_OTHERS) : 0;
+	unsigned n = h ? vm_fileh_others(h, false, pids, VM_MAX_OTHERS) : 0;
 	int got, err = -ENOENT;
 
 	if (!n || pol_registry_read(f->dev, f->ino, &r))
@@ -308,7 +308,7 @@ int pol_share_close(struct pol_file *m, struct vm_fileh *h)
 	set_given(m, NULL);
 	if (err)
 		return vm_fileh_close(h);
-	n = vm_fileh_others(h, others, VM_MAX_OTHERS);
+	n = vm_fileh_others(h, true, others, VM_MAX_OTHERS);
 	err = vm_fileh_close(h);
 	leave(&r, others, n);
 	pol_registry_unlock(&r);
@@ -329,7 +329,7 @@ static void leave_at_end(struct pol_file *m)
 
 	if (pol_registry_lock(m->file.dev, m->file.ino, LOCK_MSEC, &r))
 		return;
-	leave(&r, others, vm_fileh_others(m->share_h, others, VM_MAX_OTHERS));
+	leave(&r, others, vm_fileh_others(m->share_h, true, others, VM_MAX_OTHERS));
 	pol_registry_unlock(&r);
 }
 

@@ -78,9 +78,9 @@ int vm_fileh_share(struct vm_fileh *h, int *ret_fds);
  * -EPROTO: they are no such descriptors, or of another version. -ESTALE: they are of another file than f. -EMEDIUMTYPE: f has
  * another backend. -EOPNOTSUPP: f's backend cannot share. -EBUSY: one of the others was in the middle of something for msec. */
 int vm_fileh_attach(struct vm_bigfile *f, const char *arg, const int *fds, unsigned msec, struct vm_fileh **ret_h);
-/* Other processes that have the handle, at most max; returns how many. Children that are just being forked are waited for,
- * a second at most. */
-unsigned vm_fileh_others(struct vm_fileh *h, int32_t *ret_pids, unsigned max);
+/* Other processes that have the handle and do not leave, at most max; returns how many. leaves: this process does, from now on.
+ * Children that are just being forked are waited for, a second at most. */
+unsigned vm_fileh_others(struct vm_fileh *h, bool leaves, int32_t *ret_pids, unsigned max);
 #define VM_MAX_OTHERS 192
 /* f's open_write, with nobody else at the storage. */
 int vm_fileh_open_write(struct vm_fileh *h);

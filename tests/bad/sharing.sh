@@ -54,6 +54,24 @@ t_reader_first() {
 	left a.dat
 }
 
+t_ends_at_once() {
+	make_file a.dat x 64K
+	claim 'three that end at once leave nothing behind'
+	local i ps
+	printf '%s\n' "open $dir/a.dat" 'map 0' 'store 0 one' 'exit 0' >orders
+	settings
+	for i in $(seq 15); do
+		ps=()
+		for i in 1 2 3; do
+			(as env "${vars[@]}" "$poke" <orders >/dev/null 2>&1) &
+			ps+=($!)
+		done
+		wait "${ps[@]}"
+		[ "$(ls -A "$runtime")" = shares ] || { bad "left in the runtime directory: $(ls -A "$runtime")"; break; }
+	done
+	holds a.dat onex
+}
+
 t_descriptor() {
 	make_file a.dat x 64K
 	claim 'what one does by a descriptor, without a mapping, agrees with the mapping of another'
@@ -301,6 +319,7 @@ PY
 
 each t_two
 each t_reader_first
+each_user t_ends_at_once
 each t_descriptor
 each t_control_off
 each t_engines
