@@ -251,7 +251,6 @@ static int join(struct vm_bigfile *f, struct pol_snapshot *s, int dirfd, const c
 		return -EPROTO;
 	}
 	s->nholds = 1;
-	p->snapshot = s;
 	p->shared = &s->all->storage;
 	p->j.pos = &p->shared->pos;
 	return 0;
@@ -266,6 +265,7 @@ int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first)
 	if (!s)
 		return -ENOMEM;
 	s->fd = -1;
+	pol_file_priv(f)->snapshot = s; /* for a fork */
 	err = open_dir(true, &dirfd, why, sizeof(why));
 	if (err) {
 		pol_log(POL_LOG_ERROR, "%s: share=process needs the runtime directory: %s", f->path, why);
@@ -284,6 +284,7 @@ int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first)
 		f->path, pol_config_get()->runtime_dir, name, pol_errno_name(err));
 	vm_fd_drop(&s->fd);
 free:
+	pol_file_priv(f)->snapshot = NULL;
 	(void)vm_sys->munmap(s, sizeof(*s)); /* whole mappings: cannot fail */
 	return err;
 }
@@ -361,12 +362,27 @@ void pol_snapshot_sweep(dev_t dev, ino_t ino)
 	(void)look_for_somebody(dev, ino, true);
 }
 
-void pol_snapshot_fork_child(struct vm_bigfile *f)
+/* The parent's locks must not outlive it here. What else was begun is never used. */
+static void drop_half_open(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+
+	if (p->snapshot)
+		vm_fd_drop(&p->snapshot->fd);
+	vm_fd_drop(&p->j.fd);
+	f->priv = NULL;
+}
+
+void pol_snapshot_fork_child(struct vm_bigfile *f, bool is_open)
 {
 	struct pol_snapshot *s = pol_file_priv(f)->snapshot;
 	char name[64], why[256];
 	int dirfd, fd = -1, err;
 
+	if (!is_open) {
+		drop_half_open(f);
+		return;
+	}
 	s->nholds = 0;
 	err = open_dir(false, &dirfd, why, sizeof(why));
 	if (!err) {

@@ -25,8 +25,9 @@ void pol_snapshot_sweep(dev_t dev, ino_t ino);
 /* The process is about to end: as the last one it leaves nothing in the runtime directory. What it may yet commit meets the
  * journal's lock. */
 void pol_snapshot_end(struct vm_bigfile *f);
-/* In a forked child: it has its parent's, and locks of its own. */
-void pol_snapshot_fork_child(struct vm_bigfile *f);
+/* In a forked child: it has its parent's, and locks of its own. is_open: else another thread of the parent was about to open it,
+ * and here nobody is. */
+void pol_snapshot_fork_child(struct vm_bigfile *f, bool is_open);
 
 /* Is it one of these two? */
 bool pol_backend_is_file(const struct vm_bigfile *f);

@@ -42,8 +42,8 @@ void pol_lock_fork_child(void)
 		m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 		m->refs = m->nending = 0; /* those at work are in the parent */
 		m->busy = false;
-		if (m->h && m->rule->snapshot)
-			pol_snapshot_fork_child(&m->file);
+		if (m->file.priv && m->rule->snapshot)
+			pol_snapshot_fork_child(&m->file, m->h);
 	}
 }
 

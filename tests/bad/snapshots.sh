@@ -114,9 +114,13 @@ t_holes() {
 	[ "$who" != ordinary ] || chown 65534:65534 a.dat
 	snapshot one; snapshot two
 	order 'same 0 64K' '\.'
-	use one; order 'store 4096 one' ok; order msync ok
-	use two; order 'same 0 64K' '\.'; order 'store 8192 two' ok; order msync ok
-	order 'load 4096 3' one; holds a.dat one 4096; holds a.dat two 8192
+	local n
+	for n in 1 2 3; do
+		use one; order "store 4096 one$n" ok; order msync ok; order 'load 12288 4' '\.\.\.\.'
+		use two; order 'load 4096 4' "$([ $n = 1 ] && echo '\.\.\.\.' || echo "one$((n - 1))")"
+		order 'same 12288 40000' '\.'; order "store 8192 two$n" ok; order msync ok
+		order 'load 4096 4' one$n; holds a.dat one$n 4096; holds a.dat two$n 8192
+	done
 	over one two; left a.dat
 }
 

@@ -370,6 +370,37 @@ static void a_journal_of_members_is_in_use_and_is_none_for_those_who_share_an_ov
 	assert_int_equal(rep.state, POL_JOURNAL_IN_USE);
 }
 
+/* But a lock that cannot be given up: that is none of the kernel's. And an empty journal, until the next one
+ * comes. */
+static void whatever_fails_when_it_comes_leaves_nothing(void **state)
+{
+	unsigned n = 0;
+	int err, fds = open("/dev/null", O_RDONLY), after;
+
+	(void)state;
+	close(fds);
+	for (int flags = O_RDONLY; flags <= O_RDWR; flags += O_RDWR) {
+		do {
+			faulty_arm(FAULTY_ALL & ~FAULTY_BIT(fcntl), ++n, EIO, 0);
+			err = try_open(&one, flags);
+			(void)faulty_disarm();
+			if (err) {
+				assert_null(one.f.priv);
+				close(one.f.fd);
+				after = open("/dev/null", O_RDONLY);
+				assert_int_equal(after, fds);
+				close(after);
+			}
+			one.f.fd = err ? 0 : one.f.fd;
+			come(&two, flags);
+			go(&two);
+			go(&one);
+			assert_false(box_has(box.journal));
+		} while (err || n < 40);
+		n = 0;
+	}
+}
+
 static void snapshots_name(char *ret, size_t len)
 {
 	struct stat st;
@@ -635,6 +666,7 @@ int main(void)
 		TEST(a_strangers_change_is_one_of_everything_and_a_members_is_not),
 		TEST(a_journal_of_members_is_in_use_and_is_none_for_those_who_share_an_overlay),
 		TEST(a_file_in_the_runtime_directory_that_is_none_of_ours_is_refused),
+		TEST(whatever_fails_when_it_comes_leaves_nothing),
 		TEST(what_the_dead_left_is_swept_and_nothing_of_the_living),
 		TEST(a_member_that_is_killed_leaves_a_whole_commit_or_none),
 		TEST(what_a_killed_one_did_not_finish_does_not_come_back),
