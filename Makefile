@@ -40,6 +40,7 @@ TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests
 TESTS_bad	:= $(patsubst %.c,%,$(wildcard tests/bad/*.c))
 EXPLORE_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/explore/*.c))
 FSX_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/fsx/*.c))
+CHAOS_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/chaos/*.c))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*_load.c))
 CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
@@ -51,7 +52,7 @@ LIBS_cli	:= -lunwind -ldl -lsmartcols -ljson-c
 LIBS_test	:= -lcmocka -lunwind -ldl
 SO_LDFLAGS	:= -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL
 
-.PHONY: all tests help demo check bench asan tsan map programs crash soak install uninstall clean
+.PHONY: all tests help demo check bench asan tsan map programs crash matrix soak install uninstall clean
 .DELETE_ON_ERROR:
 all: $(B)/libtxmap.so $(B)/txmap
 
@@ -144,6 +145,15 @@ $(B)/tests/explore/%.o: tests/explore/%.c $(B)/.flags
 $(B)/tests/explore/explore: $(EXPLORE_objs) $(OBJ_$(B)_policy) $(OBJ_$(B)_core) $(B)/tests/lib/box.o
 	@echo '  LD  $@'
 	$(Q)$(CC) -pthread $(LDFLAGS) -o $@ $^ -lunwind -ldl
+$(B)/tests/chaos/%.o: tests/chaos/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -c -o $@ $<
+$(B)/tests/chaos/chaos: $(CHAOS_objs)
+	@echo '  LD  $@'
+	$(Q)$(CC) -pthread -o $@ $^
+$(B)/tests/matrix/%: tests/matrix/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
 $(B)/tests/bench/%: tests/bench/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
@@ -163,7 +173,8 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 	$(Q)$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
-		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx tests/explore/explore) $(PLUGINS:%=$(B)/plugins/%.so)
+		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx tests/explore/explore \
+		tests/chaos/chaos tests/matrix/confine) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
 tests: all $(PLAIN_tests)
@@ -173,7 +184,7 @@ tests: all $(PLAIN_tests)
 
 check: ; @scripts/deps build check
 	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests)
-	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash
+	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash chaos matrix
 
 asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
@@ -184,7 +195,10 @@ programs: ; @scripts/deps build check programs
 	@full=1 scripts/run-tests programs
 crash: tests
 	@states=1000000 subsets=10 scripts/run-tests crash
+matrix: tests
+	@scripts/run-matrix
 soak: tests
+	@for e in uffd segv; do tests/chaos/run.sh $$e 600 || exit 1; load=lazy tests/chaos/run.sh $$e 120 || exit 1; done
 	@for k in lmdb gdbm gawk tdb rrdtool sqlite; do tests/crash/kill.sh $$k 1000 || exit 1; done
 	@for s in 1 2 3; do for e in uffd segv; do for l in lazy eager; do \
 		limit=7200 tests/fsx/run.sh $$e $$l 1000000 $$s || exit 1; \
@@ -219,7 +233,8 @@ help:
 	@echo 'make tsan       the core tests with ThreadSanitizer'
 	@echo 'make programs   only the real programs, more of them and with larger counts'
 	@echo 'make crash      only the crash tests: programs killed, and 10^6 disks as power cuts leave them'
-	@echo 'make soak       1000 kills of each program; 10^6 random operations for each engine, three seeds'
+	@echo 'make matrix     the preload tests as root and user, with uffd, segv, userfaultfd denied, and for user mode only'
+	@echo 'make soak       10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      remove build/'

@@ -8,13 +8,15 @@
 #	lib_native who CMD	run CMD there as who
 #	lib_txmap who engine CMD	the same under txmap, which manages every file below $work
 #
-# Under txmap means: preloaded, TXMAP_PATHS="$work/**". More settings: lib_set='TXMAP_COMMIT=none ...'.
+# Under txmap means: preloaded, TXMAP_PATHS="$work/**". More settings: lib_set='TXMAP_COMMIT=none ...'. By another program, not
+# preloaded itself: lib_by='CMD ARG ...'.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 unset LD_PRELOAD XDG_RUNTIME_DIR PYTHONPATH ${!TXMAP_@} || true
 engines=${engines:-uffd segv}
 lib_set=
+lib_by=
 lib_limit=120
 
 users=self
@@ -79,8 +81,8 @@ lib_in() {
 	if [ "$how" = native ]; then
 		(cd "$dir" && TMPDIR=$dir lib_run "$who" "$@")
 	else
-		# shellcheck disable=SC2086 # lib_set is a list of words
-		(cd "$dir" && TMPDIR=$dir lib_run "$who" env LD_PRELOAD="$so" TXMAP_PATHS="$work/files/**" \
+		# shellcheck disable=SC2086 # lib_set and lib_by are lists of words
+		(cd "$dir" && TMPDIR=$dir lib_run "$who" $lib_by env LD_PRELOAD="$so" TXMAP_PATHS="$work/files/**" \
 			TXMAP_RUNTIME_DIR="$runtime" TXMAP_ENGINE="$how" $lib_set "$@")
 	fi
 }
