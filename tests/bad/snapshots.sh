@@ -183,7 +183,7 @@ t_fork() {
 	txmap discard "$pid"; order 'store 0 them' ok; order msync ok
 	use one; order msync EBUSY
 	use two; stop; is 0
-	use one; stop; holds a.dat them
+	use one; stop; holds a.dat them; left a.dat
 }
 
 t_killed() {
