@@ -21,6 +21,11 @@ static struct view image_of(unsigned f)
 	return (struct view){.base = image[f], .stride = 1};
 }
 
+static off_t file_off(unsigned f, size_t page)
+{
+	return (off_t)(page * file_view(f, NULL).stride * PAGE);
+}
+
 static void failed(const char *what, unsigned f)
 {
 	violation("%s of %s: %s", what, file_name(f), strerror(errno));
@@ -33,16 +38,14 @@ static void read_file(unsigned f)
 	if (fd < 0)
 		failed("open", f);
 	for (size_t p = 0; p < NPAGES; p++)
-		if (pread(fd, image[f] + p * PAGE, PAGE,
-			  (uint8_t *)page_at(file_view(f, NULL), p) - (uint8_t *)0) != (ssize_t)PAGE)
+		if (pread(fd, image[f] + p * PAGE, PAGE, file_off(f, p)) != (ssize_t)PAGE)
 			failed("pread", f);
 	(void)close(fd);
 }
 
 static void write_page(int fd, unsigned f, size_t p)
 {
-	if (pwrite(fd, image[f] + p * PAGE, PAGE, (uint8_t *)page_at(file_view(f, NULL), p) - (uint8_t *)0) !=
-	    (ssize_t)PAGE)
+	if (pwrite(fd, image[f] + p * PAGE, PAGE, file_off(f, p)) != (ssize_t)PAGE)
 		failed("pwrite", f);
 }
 
