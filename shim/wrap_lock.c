@@ -46,7 +46,8 @@ SHIM_EXPORT int flock(int fd, int op)
 	enum shim_lock how = op & LOCK_UN ? SHIM_LOCK_GIVES : SHIM_LOCK_TAKES;
 	int ret;
 
-	shim_lock_before(fd, how);
+	/* a shared lock after an exclusive one lets others look */
+	shim_lock_before(fd, op & LOCK_SH ? SHIM_LOCK_GIVES : how);
 	ret = shim_real.flock(fd, op);
 	shim_lock_after(fd, how, ret);
 	return ret;

@@ -25,6 +25,10 @@ t_unlock() {
 		order 'store 0 bad' ok; order "open $dir/a.dat" ok; order close ok; holds a.dat two
 		tell 'exit 3'; ended; is 3; holds a.dat two
 	done
+	claim 'a flock that becomes a shared one'
+	begin commit=unlock
+	order 'flock ex' ok; order 'store 0 new' ok; order 'flock ex' ok; holds a.dat ooo; order 'flock sh' ok; holds a.dat new
+	order 'flock un' ok; stop; is 0
 	claim 'who stored nothing commits nothing: not what another one is in the middle of'
 	begin commit=unlock
 	order 'store 0 new' ok
