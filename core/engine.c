@@ -87,11 +87,14 @@ static int harvest_vma(struct vma *v, uint64_t start, uint64_t stop)
 	return err ? err : vm_engine_ops->harvest(v, start, stop);
 }
 
-/* Page faults of this process so far; 0: it cannot be known. */
+/* Page faults of this process so far; 0: it cannot be known. The kernel counts a fault when it has served it: until then
+ * another thread could be storing there already. A process with one thread cannot. */
 static uint64_t nfaults(void)
 {
 	struct rusage use;
 
+	if (vm_engine_ops != &vm_engine_uffd || !vm_process_has_one_thread())
+		return 0; /* with the other engine the program is told of stores, which is no fault for the kernel */
 	return vm_sys_raw(__NR_getrusage, RUSAGE_SELF, (long)&use, 0, 0, 0, 0) ? 0 : (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
 }
 
@@ -114,7 +117,7 @@ int vm_harvest(struct vm_fileh *h)
 
 int vm_harvest_if_touched(struct vm_fileh *h)
 {
-	uint64_t n = vm_engine_ops == &vm_engine_uffd ? nfaults() : 0; /* a store that the program is told of is not counted */
+	uint64_t n = nfaults();
 	int err = 0;
 
 	if (n && n == h->nfaults)

@@ -255,6 +255,8 @@ char vm_process_state(int32_t pid);
 uint64_t vm_process_started(int32_t pid);
 /* Its threads, one whose main thread ended included; 0: it cannot be known. */
 unsigned vm_process_nthreads(int32_t pid);
+/* Of this process: one thread, and helpers. */
+bool vm_process_has_one_thread(void);
 
 /* ---- ask.c ---- */
 

@@ -58,15 +58,14 @@ unsigned vm_process_nthreads(int32_t pid)
 	return !proc_path(path, pid, "task") || vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2 ? 0 : (unsigned)st.st_nlink - 2;
 }
 
-/* One thread, and helpers. */
-static bool is_one_left(void)
+bool vm_process_has_one_thread(void)
 {
 	return vm_process_nthreads(0) == 1 + __atomic_load_n(&nhelpers, __ATOMIC_SEQ_CST);
 }
 
 bool vm_thread_is_alone(void)
 {
-	return !is_helper && is_one_left(); /* a helper works while the program runs */
+	return !is_helper && vm_process_has_one_thread(); /* a helper works while the program runs */
 }
 
 /* Where /proc/PID/stat, "PID (NAME) STATE ...", goes on after the name, whatever is in that; NULL: it cannot be known. */
@@ -122,7 +121,7 @@ uint64_t vm_process_started(int32_t pid)
 bool vm_thread_is_last(void)
 {
 	/* the main thread counts for as long as the process lives */
-	return is_one_left() && vm_process_state(0) == 'Z';
+	return vm_process_has_one_thread() && vm_process_state(0) == 'Z';
 }
 
 struct start {
