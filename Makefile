@@ -198,6 +198,7 @@ crash: tests
 matrix: tests
 	@scripts/run-matrix
 soak: tests
+	@limit=7200 tests/bad/forks.sh 10000
 	@for e in uffd segv; do tests/chaos/run.sh $$e 600 || exit 1; load=lazy tests/chaos/run.sh $$e 120 || exit 1; done
 	@for k in lmdb gdbm gawk tdb rrdtool sqlite; do tests/crash/kill.sh $$k 1000 || exit 1; done
 	@for s in 1 2 3; do for e in uffd segv; do for l in lazy eager; do \
@@ -234,7 +235,7 @@ help:
 	@echo 'make programs   only the real programs, more of them and with larger counts'
 	@echo 'make crash      only the crash tests: programs killed, and 10^6 disks as power cuts leave them'
 	@echo 'make matrix     the preload tests as root and user, with uffd, segv, userfaultfd denied, and for user mode only'
-	@echo 'make soak       10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'
+	@echo 'make soak       10^4 forks, 10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      remove build/'
