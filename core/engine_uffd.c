@@ -11,7 +11,6 @@
 #include "uffd.h"
 #include "uapi.h"
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 static int uffd_will_fill(struct vma *v, uint64_t start, uint64_t stop)

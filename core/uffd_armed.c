@@ -9,15 +9,13 @@
  * is read there meanwhile does not count as stored into.
  */
 #include "uffd.h"
-#include "uapi.h"
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define SETTLE_AT_ONCE 64u	/* regions: 0.3 ms */
-#define SETTLE_PIECE 4u		/* so long, 20 us, others wait for a lock, ours or the kernel's */
-#define SETTLE_REGIONS 2048u	/* beyond, 4 GiB, only what ram holds: all these page tables are 8 MiB by then */
+#define SETTLE_AT_ONCE 64u   /* regions: 0.3 ms */
+#define SETTLE_PIECE   4u    /* so long, 20 us, others wait for a lock, ours or the kernel's */
+#define SETTLE_REGIONS 2048u /* beyond, 4 GiB, only what ram holds: the page tables are 8 MiB by then */
 
 uint64_t vm_region_of(const struct vma *v, uint64_t pgoff)
 {
@@ -210,14 +208,16 @@ static uint64_t file_end(const struct vma *v)
 /* The next piece of [start, end) that is to be armed; end: none is. */
 static uint64_t next_piece(const struct vma *v, uint64_t start, uint64_t end, uint64_t *ret_stop)
 {
-	uint64_t r = vm_region_of(v, start), skip;
+	uint64_t last, skip;
 
-	if (r >= SETTLE_REGIONS)
+	*ret_stop = end;
+	if (vm_region_of(v, start) >= SETTLE_REGIONS)
 		start = vm_held_regions(v, start, end, ret_stop);
-	else if (r + SETTLE_PIECE > vm_region_of(v, end - 1))
-		*ret_stop = end;
-	else
-		vm_region_pages(v, r + SETTLE_PIECE - 1, &skip, ret_stop);
+	if (start == end)
+		return end;
+	last = vm_region_of(v, start) + SETTLE_PIECE - 1;
+	if (last < vm_region_of(v, *ret_stop - 1))
+		vm_region_pages(v, last, &skip, ret_stop);
 	return start;
 }
 
