@@ -100,7 +100,7 @@ int vm_ask_end(struct vm_fileh *h)
 		if (!vm_is_past(look))
 			continue;
 		vm_fileh_repair(h); /* not only when nothing else happens: others read and write all the time */
-		if (msec >= VM_WAIT_MSEC && answers(h, &err) == STOPPED_DID_NOT)
+		if (2 * msec >= VM_WAIT_MSEC && answers(h, &err) == STOPPED_DID_NOT)
 			break;
 		msec = msec * 2 < VM_WAIT_MSEC ? msec * 2 : VM_WAIT_MSEC;
 		look = vm_deadline(msec);
