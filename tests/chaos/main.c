@@ -140,9 +140,29 @@ static void go_on_those_of(uint64_t until)
 	}
 }
 
+/* Those that had not come so far as to be in the ledger. */
+static void kill_unknown(void)
+{
+	char path[64];
+	FILE *f;
+	int pid;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		violation("process %d does not get so far as to work, nor ends", pid);
+		if (at_violation)
+			(void)system(at_violation);
+		(void)kill(pid, SIGKILL);
+	}
+	if (f)
+		(void)fclose(f);
+}
+
 static void kill_all(void)
 {
 	unsigned first = (unsigned)random_below(&state, NSLOTS + 1);
+	uint64_t until = now_msec() + 20000;
 
 	put32(&ledger->crash, 1);
 	do {
@@ -157,6 +177,8 @@ static void kill_all(void)
 		}
 		reap();
 		await(&ledger->answer, get32(&ledger->answer), 1);
+		if (now_msec() > until)
+			kill_unknown();
 	} while (!waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT));
 	put32(&ledger->crash, 0);
 }
