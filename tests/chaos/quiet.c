@@ -207,6 +207,7 @@ static int run(const char *const *argv, bool quietly)
 	if (pid == 0) {
 		if (quietly)
 			(void)dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 1);
+		(void)alarm(HANG_SECONDS);
 		(void)execv(argv[0], (char *const *)argv);
 		_exit(98);
 	}
@@ -230,8 +231,10 @@ static void touch(const char *preload)
 	pid_t pid = fork();
 	int st = 0;
 
-	if (pid == 0)
+	if (pid == 0) {
+		(void)alarm(HANG_SECONDS);
 		exec_self(preload, "touch", KEEPER, 0);
+	}
 	if (pid < 0 || waitpid(pid, &st, 0) != pid || st)
 		violation("the one who opens the files after the crash: status %x", st);
 	for (unsigned f = 0; f < NFILES; f++) {
