@@ -122,8 +122,9 @@ int vm_harvest_if_touched(struct vm_fileh *h)
 
 	if (n && n == h->nfaults)
 		return 0;
+	h->noted = false;
 	err = harvest(h, n);
-	return err ? err : 1;
+	return err ? err : h->noted;
 }
 
 bool vm_settle(struct vm_fileh *h)

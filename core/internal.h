@@ -199,7 +199,8 @@ extern const struct vm_engine_ops *vm_engine_ops;
 extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
 /* Harvest all mappings of h in this process. Map and handle lock held. */
 int vm_harvest(struct vm_fileh *h);
-/* The same, and 1, unless no thread of this process had a page fault since the last time, which a store would have been. */
+/* The same, and 1 when there was something, unless no thread of this process had a page fault since the last time, which a store
+ * would have been. */
 int vm_harvest_if_touched(struct vm_fileh *h);
 /* The same, and all that a process that was killed may have stored counts as stored. */
 int vm_harvest_all(struct vm_fileh *h);

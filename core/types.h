@@ -60,7 +60,7 @@ struct vm_peer {
 	uint32_t nforks;    /* children of it that have not got here yet, if they ever do */
 	uint32_t wake;	    /* its server waits for a change (atomic, futex) */
 	uint32_t answered;  /* the last ctl->ask_seq that it carried out (atomic) ... */
-	int32_t answer;	    /* ... and the result; 1: it may have stored something since the last time */
+	int32_t answer;	    /* ... and the result; 1: it stored something since the last time */
 	uint8_t serves;	    /* enum vm_serves */
 	bool leaves;	    /* it ends: it is not to be found any more */
 	bool protects;	    /* its engine is one that has to take access away to see the next store: segv */
@@ -165,6 +165,7 @@ struct vm_fileh {
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
 	uint64_t nfaults;      /* of this process, before the last harvest; 0: unknown (map lock) */
+	bool noted;	       /* uffd: a harvest found something (map lock) */
 	bool others_touch;     /* others may have stored something since the commit before (busy) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	bool committed_here;   /* this process committed, and what it committed may be in a journal yet (busy) */

@@ -139,6 +139,7 @@ static void note(uintptr_t start, uintptr_t stop, void *arg)
 
 	if (!locked && vm_ram_first(&v->fileh->ram, from, to) == to)
 		return;
+	v->fileh->noted = true;
 	if (!locked)
 		vm_fileh_lock(v->fileh);
 	vm_page_note_stored(v->fileh, from, to);
