@@ -251,7 +251,7 @@ void make_files(void);
 void quiet_point(void (*reap)(void), uint64_t *random);
 /* Nobody is alive. by_command: recovered by `txmap recover`, otherwise by who opens the files. */
 void look_at_what_is_left(const char *txmap, const char *preload, bool by_command);
-void look_at_the_end(void);
+void look_at_the_end(const char *txmap);
 /* This program as another one, under txmap unless preload is NULL. In the child only. */
 void exec_self(const char *preload, const char *what, unsigned slot, uint64_t seed) __attribute__((noreturn));
 

@@ -210,7 +210,7 @@ static void end_in_order(void)
 			violation("%u processes do not end", n);
 	} while (n && !ledger->violations);
 	if (!ledger->violations)
-		look_at_the_end();
+		look_at_the_end(txmap);
 }
 
 static void act(void)

@@ -277,8 +277,11 @@ void look_at_what_is_left(const char *txmap, const char *preload, bool by_comman
 	}
 }
 
-void look_at_the_end(void)
+void look_at_the_end(const char *txmap)
 {
+	/* of one that was killed, if nobody who lived on ever committed */
+	if (txmap)
+		command(txmap, "recover");
 	expect_no_journal();
 	look_at_all("what is there in the end");
 }
