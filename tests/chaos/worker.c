@@ -126,6 +126,8 @@ static void act(struct worker *w)
 	} else if (r < 1998) {
 		if (!w->thread && !get32(&slot_of(w)->is_live[1]))
 			begin_second_thread(w);
+	} else if (!get32(&ledger->slot[KEEPER].has_files)) {
+		return; /* what is not committed would go with the last one */
 	} else if (r < 1999) {
 		put32(&slot_of(w)->doing[w->thread], DOES_EXEC);
 		if (!w->thread)
