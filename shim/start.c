@@ -100,6 +100,7 @@ void shim_fork_child(void)
 	struct shim_scope s = fork_scope;
 
 	atomic_store(&our_pid, getpid());
+	shim_tls.deferred = 0; /* what is pending is not inherited */
 	shim_signals_unlock();
 	pol_fork_child();
 	shim_fd_unlock();
