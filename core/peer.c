@@ -69,6 +69,7 @@ static void bury(struct vm_fileh *h, struct vm_peer *p)
 		vm_page_store_failed(h);
 		ctl->gate = VM_GATE_OPEN;
 		ctl->busy_pid = 0;
+		ctl->abandoned = true;
 		vm_ask_post(h, VM_ASK_THAW, true); /* whom it froze */
 	}
 	ctl->suspect |= p->may_store && !p->harvested;
@@ -151,13 +152,30 @@ void vm_fileh_wait_msec(struct vm_fileh *h, unsigned msec)
 	h->look_msec = vm_deadline(VM_WAIT_MSEC);
 }
 
+/* Busy, without locks. */
+static void mend(struct vm_fileh *h)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+
+	if (ops->mend && ops->mend(h->file))
+		return; /* the next one tries */
+	vm_fileh_lock(h);
+	h->ctl->abandoned = false;
+	vm_fileh_unlock(h);
+}
+
 void vm_fileh_begin_busy(struct vm_fileh *h)
 {
+	bool abandoned;
+
 	vm_fileh_lock(h);
 	while (h->ctl->busy_pid || (h->ctl->comes_until && !vm_is_past(h->ctl->comes_until)))
 		vm_fileh_wait(h);
 	h->ctl->busy_pid = vm_sys->getpid();
+	abandoned = h->ctl->abandoned;
 	vm_fileh_unlock(h);
+	if (abandoned)
+		mend(h);
 }
 
 int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec)

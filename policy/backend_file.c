@@ -357,6 +357,17 @@ int pol_file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, u
 	return next_extent(f->fd, ret_start, ret_stop);
 }
 
+/* Its frames may be whole, and would count after a crash. */
+static int file_mend(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+
+	if (p->j.fd < 0 || !pol_backend_file_is_journal(f, p->j.fd))
+		return -ENOENT; /* one who has it will be asked */
+	vm_journal_forget(&p->j);
+	return 0;
+}
+
 const struct vm_backend_ops pol_backend_file = {
 	.abi = VM_BACKEND_ABI,
 	.name = "file",
@@ -376,6 +387,7 @@ const struct vm_backend_ops pol_backend_file = {
 	.storeblk = pol_file_store,
 	.commit = pol_file_commit,
 	.abort = pol_file_abort,
+	.mend = file_mend,
 	.checkpoint = pol_file_checkpoint,
 	.changed = file_changed,
 };

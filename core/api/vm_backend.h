@@ -96,6 +96,10 @@ struct vm_backend_ops {
 	int (*storeblk)(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const void *buf, unsigned flags);
 	int (*commit)(struct vm_bigfile *f, const struct vm_txn *txn, unsigned flags);
 	void (*abort)(struct vm_bigfile *f);
+	/* Another process that has f was killed in one of these calls. A transaction that it had not finished must not
+	 * happen later: who lives goes on from the one before. An error: it is tried again, maybe by another one.
+	 * Optional. */
+	int (*mend)(struct vm_bigfile *f);
 
 	/* Bring committed data to its final place and shorten what recovery would have to do; optional. */
 	int (*checkpoint)(struct vm_bigfile *f);

@@ -230,6 +230,18 @@ static void rig_op_abort(struct vm_bigfile *file)
 	end_single(f);
 }
 
+static int rig_op_mend(struct vm_bigfile *file)
+{
+	struct rig_file *f = of(file);
+	int err = enter(f, RIG_MEND, 0);
+
+	if (err)
+		return err;
+	end_txn(f);
+	f->busy = false;
+	return 0;
+}
+
 static int single(struct vm_bigfile *file, enum rig_op op)
 {
 	int err;
@@ -280,6 +292,7 @@ const struct vm_backend_ops rig_ops = {
 	.storeblk = rig_op_storeblk,
 	.commit = rig_op_commit,
 	.abort = rig_op_abort,
+	.mend = rig_op_mend,
 	.checkpoint = rig_op_checkpoint,
 	.reserve = rig_op_reserve,
 	.idle = rig_op_idle,
