@@ -162,8 +162,7 @@ static int rewrite_unsynced(struct vm_journal *j, const struct vm_journal_mark *
 	return err;
 }
 
-/* fdatasync, with what an earlier failed one may have lost. m is the present mark; on an error it is updated.
- */
+/* fdatasync, with what an earlier failed one may have lost. m is the present mark; on an error it is updated. */
 static int sync_frames(struct vm_journal *j, struct vm_journal_mark *m)
 {
 	int err = 0;

@@ -123,8 +123,7 @@ int vm_journal_start_over(struct vm_journal *j, uint64_t size)
 	BUG_ON(m.applied != m.tail && !(m.flags & VM_MARK_START)); /* J4 */
 	memcpy(h.name, j->id.name, sizeof(h.name));
 
-	/* From here on the disk may hold the new header, or not: frames of either generation could be lost.
-	 */
+	/* From here on the disk may hold the new header, or not: frames of either generation could be lost. */
 	m.flags |= VM_MARK_START;
 	m.generation++;
 	vm_journal_set_mark(j, &m);

@@ -9,7 +9,7 @@
  *	VM_RANK_LIMIT     the soft limit of descriptors, while raised   MAP, FILEH, FD
  *
  * A thread takes locks in rising rank and at most one of a rank (fork, which takes all, is the exception and
- *says so). Checked in every build. No lock is held while a backend or the program runs.
+ * says so). Checked in every build. No lock is held while a backend or the program runs.
  *
  * The lock of a handle lies in memory shared with other processes and is robust: a holder that dies leaves
  * it to the next, who is told.

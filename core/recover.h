@@ -67,8 +67,7 @@ int vm_apply_size(int data_fd, const struct vm_frame *commit);
 /* Give it the bytes of one frame, which was verified, with its payload behind it, and is in journal fd, too.
  * base: the VM_RUN_BASE runs or the others. */
 int vm_apply_frame(int fd, int data_fd, const struct vm_frame *commit, const struct vm_frame *fr, bool base);
-/* Read the frame at off into buf (VM_JOURNAL_FRAME_MAX bytes), or its header only, and verify it. -EUCLEAN.
- */
+/* Read the frame at off into buf (VM_JOURNAL_FRAME_MAX bytes), or its header only, and verify it. -EUCLEAN. */
 int vm_frame_load_header(int fd, uint64_t off, struct vm_frame *ret);
 int vm_frame_load(int fd, uint64_t off, void *buf);
 /* Find the commit frame of the commit that begins at off; *ret_next is the offset after it. */

@@ -15,8 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All zeros: free. The word stands as far from the link as in the C library's mutexes, as one list demands.
- */
+/* All zeros: free. The word stands as far from the link as in the C library's mutexes, as one list demands. */
 struct vm_robust {
 	uint32_t word; /* the holder's thread id, and the bits of futex(2) */
 	uint32_t unused[7];

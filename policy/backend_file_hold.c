@@ -194,8 +194,7 @@ static int open_and_hold(int dirfd, const char *name, int *home)
 	return err;
 }
 
-/* Nobody lives: begin anew. All of it is written, so that no touch of the mapping meets a full file system.
- */
+/* Nobody lives: begin anew. All of it is written, so that no touch of the mapping meets a full file system. */
 static int begin_anew(const struct vm_bigfile *f, int fd)
 {
 	static const uint8_t zeros[POL_SNAPSHOTS_RUNS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The file backend for share=process: each process (with those it forked) has an overlay of its own, which
- *shows the file as it was at one instant. What is in storage (journal position, the file's times) is one for
- *all of them.
+ * shows the file as it was at one instant. What is in storage (journal position, the file's times) is one for
+ * all of them.
  *
  * They share RUNTIME_DIR/snapshots-DEV-INO:
  *

@@ -131,8 +131,7 @@ static int unlocking(struct pol_file *m, int err)
 	return err;
 }
 
-/* Has the program a lock that goes with fd? The kernel tells by lines in fdinfo; who cannot know believes so.
- */
+/* Has the program a lock that goes with fd? The kernel tells by lines in fdinfo; who cannot know believes so. */
 static bool is_locked(int fd)
 {
 	char name[40], text[1024];

@@ -19,8 +19,7 @@ bool shim_copy(void *dst, const void *src, size_t len);
 /* Can every page of the range be loaded from (or, write: stored to)? Leaves the bytes as they are, also those
  * that another thread stores meanwhile. */
 bool shim_touch(const void *addr, size_t len, bool write);
-/* Copy a string and its end into dst; false when it is longer, or cannot be read: dst then has what could be.
- */
+/* Copy a string and its end into dst; false when it is longer, or cannot be read: dst then has what could be. */
 bool shim_copy_string(char *dst, size_t len, const char *src);
 /* The length of a string, with its end, all of it readable; 0: it is not. */
 size_t shim_string_size(const char *s);

@@ -36,8 +36,7 @@ struct shim_scope {
 	struct pol_file *m; /* the live file, referenced (shim_begin) */
 };
 
-/* Become active or inert. Idempotent; the constructor, or the first mmap of a file when that comes earlier.
- */
+/* Become active or inert. Idempotent; the constructor, or the first mmap of a file when that comes earlier. */
 void shim_start(void);
 /* A vfork child, or one made by a bare clone(2): our memory is its parent's, our descriptors are not ours to
  * manage. */

@@ -14,8 +14,7 @@
 static char stacks[NSTACKS][STACK_LEN] __attribute__((aligned(64)));
 static _Atomic(uint32_t) taken; /* bit per stack */
 
-/* fn(arg) with the stack pointer at top. Backtraces go through it: the frame is found by the frame pointer.
- */
+/* fn(arg) with the stack pointer at top. Backtraces go through it: the frame is found by the frame pointer. */
 void shim_switch_stack(void *top, void (*fn)(void *arg), void *arg) __attribute__((visibility("hidden")));
 #if defined(__x86_64__)
 __asm__(".text\n"

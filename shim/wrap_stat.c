@@ -38,8 +38,7 @@ static void fix(struct stat *st)
 	errno = saved;
 }
 
-/* libc fills a struct of ours; the program's, perhaps in managed memory, is then stored to like by any code.
- */
+/* libc fills a struct of ours; the program's, perhaps in managed memory, is then stored to like by any code. */
 #define FILL(buf, call)                                                                                      \
 	do {                                                                                                 \
 		struct stat st;                                                                              \

@@ -297,8 +297,7 @@ SHIM_EXPORT FILE *fdopen(int fd, const char *mode)
 	f = shim_real.fdopen(fd, mode);
 	if (!f || !is_managed(fd))
 		return f;
-	/* libc found fd and mode right. Its stream cannot be given back without closing fd: it stays, unused.
-	 */
+	/* libc found fd and mode right. Its stream cannot be given back without closing fd: it stays, unused. */
 	return on_our_calls(fd, mode) ?: f;
 }
 

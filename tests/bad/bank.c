@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes that move money between accounts of one file, each account a page, and commit each transfer by
- *msync. Some are killed on the way. It knows nothing of txmap, but that what msync refuses with EBUSY is over
- *when the file is mapped anew.
+ * msync. Some are killed on the way. It knows nothing of txmap, but that what msync refuses with EBUSY is
+ * over when the file is mapped anew.
  *
  *	bank FILE WORKERS MSEC KILL_MSEC	prints transfers, conflicts, kills
  *	bank FILE WORKERS check		is the sum right?
  *
  * What is seen, whenever a transfer is over, and in the end: the sum of one instant, no page half written,
- *and each transfer that msync said was done.
+ * and each transfer that msync said was done.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process and its child store in turns into a file that both have mapped; the parent commits after each.
- *Then the child stores once more, is killed, and the parent commits what it left: "ABCDEF" at 0.
+ * Then the child stores once more, is killed, and the parent commits what it left: "ABCDEF" at 0.
  *
  *	family FILE			where they are
  *	family FILE chroot DIR		the parent, or with `child` the child, goes there first

@@ -3,9 +3,9 @@
  *	forks FILE N [RUNTIME_DIR]
  *
  * Threads store and commit all the time while another one forks N times: with a lock of the file held, in the
- *middle of commits, by fork twice into a session of its own. Each child sees what was stored before its fork,
- *adds to the file, some commit. With RUNTIME_DIR those that go on alone ask the control socket of their new
- *number for a commit. At the end the file's number of adds is printed, and how long a fork took.
+ * middle of commits, by fork twice into a session of its own. Each child sees what was stored before its
+ * fork, adds to the file, some commit. With RUNTIME_DIR those that go on alone ask the control socket of
+ * their new number for a commit. At the end the file's number of adds is printed, and how long a fork took.
  */
 #define _GNU_SOURCE
 #include <errno.h>

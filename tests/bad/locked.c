@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process that locks itself in with a file mapped: only what it needs itself is allowed (read, write,
- *memory, signals, exit, and msync unless it does without), everything else is refused, or ends it. It says
- *what its calls say.
+ * memory, signals, exit, and msync unless it does without), everything else is refused, or ends it. It says
+ * what its calls say.
  *
  *	locked FILE refuse|kill [more]	more: what txmap asks of such a filter (txmap(7)) is allowed, too
  */

@@ -12,8 +12,8 @@
  *	rename OLD NEW		unlink PATH		sig NAME (set to a handler that counts)
  *	fork			a child that goes on; the parent waits for it and ends as it does
  *	flock ex|sh|un		fcntl w|r|un		ofd w|r|un		lockf lock|un
- *	exec PROGRAM		spawn PROGRAM (posix_spawn)		vfork PROGRAM (vfork and exec): the
- *status exit N			_exit N			raise N
+ *	exec PROGRAM		spawn PROGRAM (posix_spawn)		vfork PROGRAM (vfork and exec): the status
+ *	exit N			_exit N			raise N
  */
 #define _GNU_SOURCE 1
 #include <ctype.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One case of the benchmark, in a process of its own: scripts/bench runs each natively and under txmap.
- *Prints lines of "metric value", the value in the unit that scripts/bench says.
+ * Prints lines of "metric value", the value in the unit that scripts/bench says.
  *
  *	bench fill FILE MIB		write the file, no block of it a hole
  *	bench store seq|random FILE	read all pages, then store to each for the first time, then again
  *	bench load seq|random FILE	map and read each page for the first time
- *	bench commit K ROUNDS fresh|populated FILE	store 8 bytes to each of K scattered pages,
- *msync(MS_SYNC) bench cycle FILE		mmap, one store, munmap, of the first MiB bench calls
- *none|FILE 1|2	calls that are none of txmap's business; FILE: while that one is mapped; 2: a second thread
- *exists bench start PROGRAM		start a program and wait for its end; and how many threads this one
- *has
+ *	bench commit K ROUNDS fresh|populated FILE	store 8 bytes to each of K scattered pages, msync(MS_SYNC)
+ *	bench cycle FILE		mmap, one store, munmap, of the first MiB
+ *	bench calls none|FILE 1|2	calls that are none of txmap's business; FILE: while that one is mapped; 2: a
+ *					second thread exists
+ *	bench start PROGRAM		start a program and wait for its end; and how many threads this one has
  */
 #include <fcntl.h>
 #include <pthread.h>

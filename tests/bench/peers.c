@@ -2,12 +2,12 @@
 /*
  * The benchmark's cases of several processes, as bench.c has those of one.
  *
- *	peers attach ROUNDS small|resident FILE		a process opens, maps and reads a file that another
- *one has mapped; resident: all of it in that one's memory
- *	peers fork ROUNDS FILE				fork of a process that has stored to every page of the
- *file
- *	peers shared K ROUNDS alone|idle|busy FILE	store to K scattered pages, msync(MS_SYNC), while
- *another process has the file mapped; idle: it stores nothing, busy: half of the pages are its
+ *	peers attach ROUNDS small|resident FILE		a process opens, maps and reads a file that another one has
+ *							mapped; resident: all of it in that one's memory
+ *	peers fork ROUNDS FILE				fork of a process that has stored to every page of the file
+ *	peers shared K ROUNDS alone|idle|busy FILE	store to K scattered pages, msync(MS_SYNC), while another
+ *							process has the file mapped; idle: it stores nothing, busy:
+ *							half of the pages are its
  */
 #include <fcntl.h>
 #include <stdbool.h>

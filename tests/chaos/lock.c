@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A lock in the file. Whoever finds that its holder is no more takes it over, and ends what that one began.
- */
+/* A lock in the file. Whoever finds that its holder is no more takes it over, and ends what that one began. */
 #include "chaos.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- *	chaos [--preload SO --txmap BIN --runtime DIR] [--robust 0|1] [--seconds N] [--seed N] [--at-violation
- *COMMAND]
+ *	chaos [--preload SO --txmap BIN --runtime DIR] [--robust 0|1] [--seconds N] [--seed N]
+ *	      [--at-violation COMMAND]
  *
  * In an empty directory. The supervisor: never under txmap itself. It starts the processes, kills and stops
- *them, has them be quiet now and then, kills all at once, and looks at what is left. The command is run when
- *something is wrong, while all are still there: to look at them with a debugger.
+ * them, has them be quiet now and then, kills all at once, and looks at what is left. The command is run when
+ * something is wrong, while all are still there: to look at them with a debugger.
  */
 #include "chaos.h"
 #include <fcntl.h>

@@ -289,8 +289,7 @@ static void frames_of_a_failed_attempt_do_not_come_back(void **state)
 	assert_int_equal(vm_journal_commit(&g->r.j, &txn, true), -EIO);
 	faulty_disarm();
 	assert_int_equal(scan(g).state, VM_SCAN_EMPTY);
-	/* the same again, but the process dies before its commit frame: whole frames of two attempts in a row
-	 */
+	/* the same again, but the process dies before its commit frame: whole frames of two attempts in a row */
 	vm_journal_begin(&g->r.j);
 	assert_int_equal(vm_journal_add(&g->r.j, 0, big, sizeof(big) - (1 << 20), 0), 0);
 	assert_int_equal(scan(g).state, VM_SCAN_EMPTY);

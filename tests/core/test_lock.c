@@ -98,8 +98,7 @@ static void a_lock_whose_holder_died_is_taken_over_and_says_so(struct rig *r)
 	(void)munmap(l, sizeof(*l));
 }
 
-/* The program's mutex, in a page that is protected while we work: its and ours are in one list of the thread.
- */
+/* The program's mutex, in a page that is protected while we work: its and ours are in one list of the thread. */
 static void a_lock_leaves_the_programs_robust_mutexes_alone(struct rig *r)
 {
 	struct vm_lock *l = rig_shared(sizeof(*l)), *also = rig_shared(sizeof(*also));

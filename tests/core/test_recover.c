@@ -198,8 +198,7 @@ static void frames_without_a_header_are_damage(void **state)
 	assert_int_equal(s.why, VM_SCAN_BAD_HEADER);
 }
 
-/* The start-over's first slot was lost, the second still is the old one, and the new generation has a commit.
- */
+/* The start-over's first slot was lost, the second still is the old one, and the new generation has a commit. */
 static void frames_newer_than_the_header_are_damage(void **state)
 {
 	struct rig *g = *state;

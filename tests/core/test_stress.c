@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Four threads do everything at random on one handle. Each has a place of its own in every page, where it
- *counts; nobody else stores there.
+ * counts; nobody else stores there.
  *
- *	gentle	nothing may be lost: what a thread reads in its places is what it stored last, always, and the
- *commit at the end holds it rough	discards, invalidations and shrinks take stores away: a place holds
- *something that its thread did store there once, or zero
+ *	gentle	nothing may be lost: what a thread reads in its places is what it stored last, always, and the commit
+ *		at the end holds it
+ *	rough	discards, invalidations and shrinks take stores away: a place holds something that its thread did
+ *		store there once, or zero
  *
  * STRESS_SEED, printed when a run fails, repeats it as far as threads repeat themselves; STRESS_OPS makes it
- *longer.
+ * longer.
  */
 #include "rig.h"
 

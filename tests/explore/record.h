@@ -7,8 +7,7 @@
 
 /* Record what happens in dir, which holds now. One recording at a time. */
 void record_start(const char *dir, const struct disk *now, struct trace *ret);
-/* From then on host calls go to the kernel; but for syncs, which have nothing to do: the disks are made here.
- */
+/* From then on host calls go to the kernel; but for syncs, which have nothing to do: the disks are made here. */
 void record_stop(void);
 /* An event that no host call makes: versions. Nothing while nobody records. */
 void record_mark(enum event_kind kind, uint64_t version);

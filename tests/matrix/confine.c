@@ -3,7 +3,7 @@
  *	confine denied|usermode COMMAND [ARG...]
  *
  * Runs it, and all its children, where userfaultfd is not to be had at all, or only for faults of user mode
- *(as an ordinary user has it). The command is what it was before in all else.
+ * (as an ordinary user has it). The command is what it was before in all else.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -6,7 +6,7 @@
  *	backend = plugin:/path/ram_backend.so:/path/store	written anew and renamed at each commit
  *
  * The store begins as a copy of the program's file, which is then left alone. A forked child has a copy of
- *its own without a store: an example that shared one would need a lock.
+ * its own without a store: an example that shared one would need a lock.
  */
 #include "vm_backend.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stores, and then the process ends in each ordinary way: the next reader has them, and the status is right.
- */
+/* Stores, and then the process ends in each ordinary way: the next reader has them, and the status is right. */
 #include "fact.h"
 
 static void at_exit(void)

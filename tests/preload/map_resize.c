@@ -351,8 +351,7 @@ static void another_process_makes_it_longer(void)
 	raw("peer.dat");
 }
 
-/* An index was computed, and then somebody shrinks: the store faults, and never reaches what took the place.
- */
+/* An index was computed, and then somebody shrinks: the store faults, and never reaches what took the place. */
 static void a_pointer_into_what_is_cut_off(void)
 {
 	unsigned char *m, *at, *hole;
