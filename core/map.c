@@ -283,54 +283,55 @@ void vm_vma_end_unmap(uintptr_t start, uintptr_t stop, bool is_unmapped)
 		(void)vm_vma_for_range(start, stop, vm_vma_reprotect); /* as before; another error is the one to report */
 }
 
-int vm_unmap(void *addr, size_t len)
+/* Nothing of ours is to be in [addr, addr + len): before the kernel's call, and after it with its result. */
+static int begin_unmap(void *addr, size_t len)
 {
-	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
 	int err;
 
 	vm_lock(&vm_map_lock);
-	err = vm_vma_begin_unmap(start, stop);
-	if (!err) {
-		err = vm_sys->munmap(addr, len); /* the kernel's own answer, also to what makes no sense */
-		vm_vma_end_unmap(start, stop, !err);
+	err = vm_vma_begin_unmap((uintptr_t)addr, (uintptr_t)addr + vm_page_up(len));
+	if (err) {
+		vm_vma_publish();
+		vm_unlock(&vm_map_lock);
 	}
+	return err;
+}
+
+static int end_unmap(void *addr, size_t len, int err)
+{
+	vm_vma_end_unmap((uintptr_t)addr, (uintptr_t)addr + vm_page_up(len), !err);
 	vm_vma_publish();
 	vm_unlock(&vm_map_lock);
 	return err;
+}
+
+int vm_unmap(void *addr, size_t len)
+{
+	int err = begin_unmap(addr, len);
+
+	if (err)
+		return err;
+	return end_unmap(addr, len, vm_sys->munmap(addr, len)); /* the kernel's own answer, also to what makes no sense */
 }
 
 int vm_map_other(void *addr, size_t len, int prot, int flags, int fd, uint64_t off, void **ret_addr)
 {
-	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
-	int err;
+	int err = begin_unmap(addr, len);
 
-	vm_lock(&vm_map_lock);
-	err = vm_vma_begin_unmap(start, stop);
-	if (!err) {
-		*ret_addr = vm_sys->mmap(addr, len, prot, flags, fd, (off_t)off);
-		err = vm_sys_err(*ret_addr);
-		vm_vma_end_unmap(start, stop, !err);
-	}
-	vm_vma_publish();
-	vm_unlock(&vm_map_lock);
-	return err;
+	if (err)
+		return err;
+	*ret_addr = vm_sys->mmap(addr, len, prot, flags, fd, (off_t)off);
+	return end_unmap(addr, len, vm_sys_err(*ret_addr));
 }
 
 int vm_attach_segment(int id, void *addr, size_t len, int flags, void **ret_addr)
 {
-	uintptr_t start = (uintptr_t)addr, stop = start + vm_page_up(len);
-	int err;
+	int err = begin_unmap(addr, len);
 
-	vm_lock(&vm_map_lock);
-	err = vm_vma_begin_unmap(start, stop);
-	if (!err) {
-		*ret_addr = vm_sys->shmat(id, addr, flags);
-		err = vm_sys_err(*ret_addr);
-		vm_vma_end_unmap(start, stop, !err);
-	}
-	vm_vma_publish();
-	vm_unlock(&vm_map_lock);
-	return err;
+	if (err)
+		return err;
+	*ret_addr = vm_sys->shmat(id, addr, flags);
+	return end_unmap(addr, len, vm_sys_err(*ret_addr));
 }
 
 void vm_forget_gone(void *addr, size_t len)
