@@ -325,13 +325,12 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 	return 0;
 }
 
-int pol_fd_open(int fd, int flags, struct pol_file **ret_m)
+int pol_fd_open(int fd, struct pol_file **ret_m)
 {
 	struct pol_file *m;
 	struct stat st;
 	int err = 0;
 
-	(void)flags;
 	*ret_m = NULL;
 	if (vm_sys->fstat(fd, &st))
 		return 0;

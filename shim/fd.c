@@ -80,11 +80,11 @@ void shim_fd_named(void)
 }
 
 /* pol_fd_open; *ret_word: what is known from now on, a file counted. */
-static int look_at(int fd, int flags, uintptr_t *ret_word)
+static int look_at(int fd, uintptr_t *ret_word)
 {
 	uintptr_t since = foreign(); /* from before: a name that comes meanwhile counts */
 	struct pol_file *m = NULL;
-	int err = pol_fd_open(fd, flags, &m);
+	int err = pol_fd_open(fd, &m);
 
 	if (err == 1)
 		shim_fd_named(); /* by another of its names it was not managed so far */
@@ -148,7 +148,7 @@ static void look(int fd, uintptr_t seen)
 	if (flags < 0)
 		return;
 	if (!pol_fd_is_ours(fd))
-		(void)look_at(fd, flags, &found); /* what cannot be managed is told by mmap, which asks again */
+		(void)look_at(fd, &found); /* what cannot be managed is told by mmap, which asks again */
 	w = word(fd);
 	if ((!w || !atomic_compare_exchange_strong(w, &seen, found)) && SHIM_FD_IS_FILE(found))
 		(void)pol_fd_close((struct pol_file *)found);
@@ -183,7 +183,7 @@ void shim_fd_opened(int fd, int flags)
 	uintptr_t found = foreign();
 
 	if (!(flags & O_PATH))
-		(void)look_at(fd, flags, &found); /* what cannot be managed is told by mmap, which asks again */
+		(void)look_at(fd, &found); /* what cannot be managed is told by mmap, which asks again */
 	set(fd, found);
 }
 
@@ -197,7 +197,7 @@ int shim_fd_for_map(int fd, struct pol_file **ret_m)
 	errno = saved;
 	if (flags < 0 || (flags & O_PATH) || pol_fd_is_ours(fd))
 		return 0; /* the kernel has an error for it */
-	err = look_at(fd, flags, &found);
+	err = look_at(fd, &found);
 	if (SHIM_FD_IS_FILE(found) && shim_fd_word(fd) == found)
 		(void)pol_fd_close((struct pol_file *)found); /* as known: counted already */
 	else

@@ -32,7 +32,7 @@ static int open_truncated(struct pol_file *m, int dirfd, const char *path, int f
 	fd = shim_real.openat(dirfd, path, flags & ~O_TRUNC, mode);
 	if (fd < 0)
 		return -errno;
-	shim_fd_opened(fd, flags & ~O_TRUNC);
+	shim_fd_opened(fd, flags);
 	opened = shim_fd_get(fd);
 	if (opened == m)
 		err = pol_truncate(m, 0);

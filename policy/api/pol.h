@@ -62,9 +62,8 @@ int pol_event_all(enum pol_event ev);
 /* A descriptor of the program was just opened (or is looked at for the first time): does a rule match its file?
  * 0 and *ret_m = NULL: no. A file: yes, counted as one more descriptor of it, until pol_fd_close; the result is 1 when
  * none of it was known before, by whatever name: a journal left by a crash was replayed then, and what is wrong with it is in
- * the log. That a file cannot be managed is told by pol_mmap. -errno: there is no memory to know it. flags: those of
- * open(2), from F_GETFL if need be. */
-int pol_fd_open(int fd, int flags, struct pol_file **ret_m);
+ * the log. That a file cannot be managed is told by pol_mmap. -errno: there is no memory to know it. */
+int pol_fd_open(int fd, struct pol_file **ret_m);
 /* One more descriptor of m (dup). */
 void pol_fd_dup(struct pol_file *m);
 /* One descriptor of m is about to be closed: the last one, without a mapping, is the release. The result is

@@ -102,7 +102,7 @@ static int rig_setup(void **state)
 	if (pol_start() != 1)
 		return -1;
 	fd = open(path, O_RDWR | O_CREAT, 0600);
-	if (fd < 0 || ftruncate(fd, 16384) || pol_fd_open(fd, O_RDWR, &file) < 0 || !file)
+	if (fd < 0 || ftruncate(fd, 16384) || pol_fd_open(fd, &file) < 0 || !file)
 		return -1;
 	if (pol_mmap(file, fd, NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, 0, &addr))
 		return -1;

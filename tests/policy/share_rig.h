@@ -77,7 +77,7 @@ static inline int remove_file(void **state)
 static inline int use(void)
 {
 	void *addr;
-	int err = pol_fd_open(fd, O_RDWR, &file);
+	int err = pol_fd_open(fd, &file);
 
 	if (err < 0)
 		return err;
