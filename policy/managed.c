@@ -9,7 +9,6 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -17,45 +16,6 @@
 #ifndef HUGETLBFS_MAGIC
 #define HUGETLBFS_MAGIC 0x958458f6
 #endif
-
-struct pol_file *pol_files;
-static struct pol_file *free_list; /* (pol_lock) */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a file's busy, refs or h */
-
-void pol_lock(void)
-{
-	(void)pthread_mutex_lock(&lock); /* cannot fail: initialised, not recursive */
-}
-
-void pol_unlock(void)
-{
-	(void)pthread_mutex_unlock(&lock);
-}
-
-void pol_lock_fork_child(void)
-{
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	pol_rename_fork_child();
-	for (struct pol_file *m = pol_files; m; m = m->next) {
-		m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-		m->refs = m->nending = 0; /* those at work are in the parent */
-		m->busy = false;
-		if (m->file.priv && m->rule->snapshot)
-			pol_snapshot_fork_child(&m->file, m->h);
-	}
-}
-
-void pol_wait(void)
-{
-	(void)pthread_cond_wait(&changed, &lock);
-}
-
-void pol_changed(void)
-{
-	(void)pthread_cond_broadcast(&changed);
-}
 
 uint64_t pol_now_usec(int clock)
 {
@@ -75,76 +35,7 @@ void pol_file_failed(struct pol_file *m, const char *what, int err)
 	pol_log(POL_LOG_ERROR, "%s: %s: %s (%s)", m->path, what, strerror(-err), pol_errno_name(err));
 }
 
-/* ---- the list ---- */
-
-/* The inodes in the list: a set of 64 classes of them, so that most others are told apart by a look. (atomic) */
-static uint64_t known_classes;
-
-uint64_t pol_inode_class(ino_t ino)
-{
-	return UINT64_C(1) << (((uint64_t)ino * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
-}
-
-uint64_t pol_known_classes(void)
-{
-	return __atomic_load_n(&known_classes, __ATOMIC_ACQUIRE);
-}
-
-bool pol_inode_may_be_known(ino_t ino)
-{
-	return __atomic_load_n(&known_classes, __ATOMIC_ACQUIRE) & pol_inode_class(ino);
-}
-
-static void list_changed_locked(void)
-{
-	uint64_t classes = 0;
-
-	for (struct pol_file *m = pol_files; m; m = m->next)
-		classes |= pol_inode_class(m->file.ino);
-	__atomic_store_n(&known_classes, classes, __ATOMIC_RELEASE);
-}
-
-static struct pol_file *find_locked(dev_t dev, ino_t ino)
-{
-	struct pol_file *m;
-
-	for (m = pol_files; m; m = m->next)
-		if (m->file.ino == ino && m->file.dev == dev)
-			return m;
-	return NULL;
-}
-
-static struct pol_file *alloc_locked(void)
-{
-	struct pol_file *m = free_list;
-
-	if (m) {
-		free_list = m->next;
-		memset(m, 0, sizeof(*m));
-	} else {
-		m = vm_own_map(sizeof(*m), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (vm_sys_err(m))
-			return NULL;
-	}
-	m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	m->file.fd = m->fd_before = -1;
-	return m;
-}
-
-static void free_if_unused_locked(struct pol_file *m)
-{
-	struct pol_file **pp;
-
-	if (m->refs || m->nending || m->nfds || m->busy || m->h)
-		return;
-	pol_file_drop_descriptors(m); /* it was never live, but it was tried */
-	for (pp = &pol_files; *pp != m; pp = &(*pp)->next)
-		;
-	*pp = m->next;
-	m->next = free_list;
-	free_list = m;
-	list_changed_locked();
-}
+/* ---- at work ---- */
 
 bool pol_file_is_live(struct pol_file *m, int fd)
 {
@@ -267,25 +158,6 @@ bool pol_path_of_fd(int fd, char *ret_path)
 	return true;
 }
 
-static struct pol_file *add_locked(const struct stat *st, const char *path, const struct pol_rule *rule)
-{
-	struct pol_file *m = alloc_locked(), **pp;
-
-	if (!m)
-		return NULL;
-	strcpy(m->path, path);
-	m->file.path = m->path;
-	m->file.dev = st->st_dev;
-	m->file.ino = st->st_ino;
-	m->rule = rule;
-	m->busy = true;
-	for (pp = &pol_files; *pp; pp = &(*pp)->next)
-		;
-	*pp = m;
-	list_changed_locked();
-	return m;
-}
-
 /* First descriptor of a file in this process. Lock held. */
 static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_m)
 {
@@ -308,7 +180,7 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 		pol_log(POL_LOG_DEBUG, "%s: no rule matches", path);
 		return 0;
 	}
-	*ret_m = m = add_locked(st, path, rule);
+	*ret_m = m = pol_list_add_locked(st, path, rule);
 	if (!m)
 		return -ENOMEM;
 	m->unfit = why_unfit(fd, st);
@@ -335,7 +207,7 @@ int pol_fd_open(int fd, struct pol_file **ret_m)
 	if (vm_sys->fstat(fd, &st))
 		return 0;
 	pol_lock();
-	while ((m = find_locked(st.st_dev, st.st_ino)) && m->busy)
+	while ((m = pol_list_find_locked(st.st_dev, st.st_ino)) && m->busy)
 		pol_wait();
 	if (!m) {
 		err = discover_locked(fd, &st, &m);
@@ -363,7 +235,7 @@ struct pol_file *pol_file_of_stat(const struct stat *st)
 	if (!pol_inode_may_be_known(st->st_ino))
 		return NULL;
 	pol_lock();
-	while ((m = find_locked(st->st_dev, st->st_ino)) && m->busy)
+	while ((m = pol_list_find_locked(st->st_dev, st->st_ino)) && m->busy)
 		pol_wait();
 	if (m && !m->h)
 		m = NULL;
@@ -383,6 +255,14 @@ struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow)
 }
 
 /* ---- ended ---- */
+
+static void free_if_unused_locked(struct pol_file *m)
+{
+	if (m->refs || m->nending || m->nfds || m->busy || m->h)
+		return;
+	pol_file_drop_descriptors(m); /* it was never live, but it was tried */
+	pol_list_remove_locked(m);
+}
 
 /* The program's last use may just have gone. The release is done when its call returns: whoever is at work on the file,
  * as the helper thread with its timers, is waited for. */

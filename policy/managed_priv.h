@@ -48,23 +48,33 @@ struct pol_file {
 
 enum pol_wanted { POL_WANT_COMMIT = 1 };
 
+/* ---- managed_list.c: all of them, and the lock ---- */
+
 extern struct pol_file *pol_files; /* in the order of first use (pol_lock) */
 
+void pol_lock(void);
+void pol_unlock(void);
+void pol_lock_fork_child(void);
+/* Wait for, and tell of, a change of some file's busy or h. Lock held. */
+void pol_wait(void);
+void pol_changed(void);
 /* The class of an inode, a bit, and those of the files that this process knows. Lock-free. */
 uint64_t pol_inode_class(ino_t ino);
 uint64_t pol_known_classes(void);
+struct pol_file *pol_list_find_locked(dev_t dev, ino_t ino);
+/* One more, busy. NULL: no memory. */
+struct pol_file *pol_list_add_locked(const struct stat *st, const char *path, const struct pol_rule *rule);
+/* Nobody uses m any more: it is freed. */
+void pol_list_remove_locked(struct pol_file *m);
+
+/* ---- what the others use of each other ---- */
+
 /* Is any file live in this process? Lock-free. */
 bool pol_has_live(void);
 /* Make the engine ready, once; says which. */
 int pol_engine_start(void);
 
-void pol_lock(void);
-void pol_unlock(void);
-void pol_lock_fork_child(void);
 void pol_rename_fork_child(void);
-/* Wait for, and tell of, a change of some file's busy or h. Lock held. */
-void pol_wait(void);
-void pol_changed(void);
 uint64_t pol_now_usec(int clock);
 
 /* pol_file_put by whoever took mappings away: the release that may be due is done on return. */
