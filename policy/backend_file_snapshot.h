@@ -62,17 +62,29 @@ struct pol_snapshot {
 
 /* ---- backend_file_hold.c ---- */
 
-/* Become one of them. Afterwards the lock is held, and pol_snapshot_begin_hold is due, before which the first
- * one sees to the storage. */
-int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first);
+enum pol_snapshot_byte { POL_SNAPSHOT_HOLD, POL_SNAPSHOT_TURN, POL_SNAPSHOT_LIFE };
+
+/* Lock, or with F_UNLCK unlock, a byte at once: -EAGAIN. */
+int pol_snapshot_lock(int fd, enum pol_snapshot_byte byte, short type);
+/* Lock the hold. -ETIMEDOUT: its holder may be stopped. */
+int pol_snapshot_lock_in_turn(int fd);
+/* Does somebody live who has a snapshot, but for fd's? */
+bool pol_snapshot_has_others(int fd);
+/* The hold; nested calls count. An error is in the log. */
+int pol_snapshot_hold(struct vm_bigfile *f);
+/* The rest of it for one who has just joined. */
 int pol_snapshot_begin_hold(struct vm_bigfile *f);
+void pol_snapshot_let_go(struct vm_bigfile *f);
+
+/* ---- backend_file_join.c ---- */
+
+/* Become one of them. Afterwards the lock is held, and pol_snapshot_begin_hold is due, before which the first one sees
+ * to the storage. */
+int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first);
 /* f->priv is freed, and with it the lock. */
 void pol_snapshot_leave(struct vm_bigfile *f);
 /* The last one takes the file in the runtime directory away. Held. */
 void pol_snapshot_remove_if_last(struct vm_bigfile *f);
-/* The hold; nested calls count. An error is in the log. */
-int pol_snapshot_hold(struct vm_bigfile *f);
-void pol_snapshot_let_go(struct vm_bigfile *f);
 
 /* ---- backend_file_news.c: which commit changed what; held ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Between control*.c; share*.c uses the sockets. Nobody else includes this. */
+/* Between control*.c; share*.c uses the sockets, backend_file_join.c the runtime directory. Nobody else includes this. */
 #ifndef POL_CONTROL_PRIV_H
 #define POL_CONTROL_PRIV_H
 
