@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What is in storage is seen after an invalidation, and not before. */
 #include "rig.h"
 #include <time.h>
 
@@ -57,109 +58,6 @@ static void the_number_of_pages_dropped_is_told(struct rig *r)
 	(void)rig_load8(m);
 	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_DROP, &n), 0);
 	assert_int_equal(n, 8); /* the touch loaded its neighbours, too */
-}
-
-/* ---- dirty pages ---- */
-
-static char *with_a_store(struct rig *r)
-{
-	char *m;
-
-	rig_open(r, 8 * VM_PAGE);
-	m = rig_map(r->h, 0, 8);
-	rig_store8(m + 3 * VM_PAGE, 's');
-	for (unsigned pg = 0; pg < 8; pg++)
-		rig_put_byte(r->f, pg * VM_PAGE, 200);
-	return m;
-}
-
-static void dropping_takes_stores_along_and_the_handle_is_clean(struct rig *r)
-{
-	char *m = with_a_store(r);
-
-	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_DROP, NULL), 0);
-	assert_int_equal((uint8_t)rig_load8(m + 3 * VM_PAGE), 200);
-	assert_int_equal(rig_ndirty(r->h), 0);
-	assert_int_equal(rig_commit(r->h), 0);
-	assert_int_equal(r->f->txid, 0);
-}
-
-static void keeping_keeps_the_stores_and_renews_the_rest(struct rig *r)
-{
-	char *m = with_a_store(r);
-
-	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_KEEP, NULL), 0);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 200);
-	assert_int_equal(rig_ndirty(r->h), 1);
-	rig_commit(r->h); /* not -EBUSY: what changed outside has been taken note of */
-	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 's');
-	assert_int_equal(rig_get_byte(r->f, 4 * VM_PAGE), 200);
-}
-
-static void failing_on_a_store_drops_nothing(struct rig *r)
-{
-	char *m = with_a_store(r);
-
-	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_FAIL, NULL), -EBUSY);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), rig_byte(4));
-	assert_int_equal(rig_ndirty(r->h), 1);
-	assert_int_equal(vm_fileh_invalidate(r->h, 4 * VM_PAGE, 0, VM_DIRTY_FAIL, NULL), 0);
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 200);
-	rig_store8(m + 5 * VM_PAGE, 't'); /* nothing is left protected */
-	assert_int_equal(rig_ndirty(r->h), 2);
-}
-
-static void a_storage_that_became_shorter_takes_kept_stores_not_along(struct rig *r)
-{
-	char *m = with_a_store(r);
-
-	rig_put_size(r->f, VM_PAGE + 5);
-	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_KEEP, NULL), 0);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	assert_int_equal(rig_load8(m + 2 * VM_PAGE), 0);
-	rig_commit(r->h);
-	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 's');
-	assert_int_equal(rig_get_byte(r->f, 2 * VM_PAGE), 0);
-	assert_int_equal(rig_size(r->f), 8 * VM_PAGE);
-}
-
-static void a_refresh_takes_in_what_changed_and_says_what_it_cost(struct rig *r)
-{
-	struct vm_dropped d;
-	char *m = with_a_store(r);
-
-	rig_fail_none(r->f);
-	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_FAIL, &d), -EBUSY);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_DROP, &d), 1);
-	assert_int_equal((uint8_t)rig_load8(m + 3 * VM_PAGE), 200);
-	assert_int_equal(d.npages, 8);
-	assert_int_equal(d.ndirty, 1);
-	assert_int_equal(rig_ndirty(r->h), 0);
-}
-
-static void a_refresh_of_what_did_not_change_drops_no_store(struct rig *r)
-{
-	struct vm_dropped d;
-	char *m = with_a_store(r);
-
-	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_KEEP, &d), 1); /* taken note of */
-	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_DROP, &d), 0);
-	assert_int_equal(d.npages, 0);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	/* a change that size and time do not tell */
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 200);
-	rig_put_byte(r->f, 4 * VM_PAGE, 201);
-	r->f->seen_version = r->f->version;
-	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_DROP, &d), 0);
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 200);
-	assert_int_equal(vm_fileh_refresh(r->h, true, VM_DIRTY_DROP, &d), 0);
-	assert_int_equal((uint8_t)rig_load8(m + 4 * VM_PAGE), 201);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	assert_int_equal(d.ndirty, 0);
-	assert_int_equal(rig_ndirty(r->h), 1);
 }
 
 /* ---- size ---- */
@@ -389,28 +287,11 @@ static void an_invalidation_that_cannot_read_says_so_and_can_be_repeated(struct 
 	assert_int_equal(rig_commit(r->h), 1);
 }
 
-static void a_size_that_cannot_be_read_changes_nothing(struct rig *r)
-{
-	char *m = with_a_store(r);
-
-	rig_fail(r->f, RIG_GETSIZE, 1, EIO);
-	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_DROP, NULL), -EIO);
-	assert_int_equal(rig_load8(m + 3 * VM_PAGE), 's');
-	assert_int_equal(vm_fileh_commit(r->h, true, true, &(struct vm_commit_result){0}), 0);
-	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 's');
-}
-
 static const struct rig_case cases[] = {
 	RIG_BOTH(old_bytes_are_seen_until_invalidated_and_then_the_new_ones),
 	RIG_BOTH(a_part_of_a_page_invalidates_the_page),
 	RIG_BOTH(a_hole_that_got_data_shows_it),
 	RIG_BOTH(the_number_of_pages_dropped_is_told),
-	RIG_BOTH(dropping_takes_stores_along_and_the_handle_is_clean),
-	RIG_BOTH(keeping_keeps_the_stores_and_renews_the_rest),
-	RIG_BOTH(failing_on_a_store_drops_nothing),
-	RIG_BOTH(a_storage_that_became_shorter_takes_kept_stores_not_along),
-	RIG_BOTH(a_refresh_takes_in_what_changed_and_says_what_it_cost),
-	RIG_BOTH(a_refresh_of_what_did_not_change_drops_no_store),
 	RIG_BOTH(the_storages_new_size_comes_with_the_whole_file),
 	RIG_BOTH(a_size_that_is_not_committed_stays),
 	RIG_BOTH(pages_of_one_invalidation_change_at_one_instant),
@@ -419,6 +300,5 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_private_mapping_beside_shows_the_new_bytes_and_keeps_its_own),
 	RIG_BOTH(a_private_mapping_of_a_child_shows_the_new_bytes),
 	RIG_EAGER(an_invalidation_that_cannot_read_says_so_and_can_be_repeated),
-	RIG_BOTH(a_size_that_cannot_be_read_changes_nothing),
 };
 RIG_MAIN(cases)
