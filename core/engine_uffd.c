@@ -188,14 +188,15 @@ static uint64_t armed_run(const struct vma *v, uint64_t r, uint64_t last)
 }
 
 /* It cannot be known: then every page may have been stored into. But that is no reason for this process to commit at its
- * end what another one may be in the middle of: as long as there is one, that one will. */
+ * end what another one may be in the middle of: the last one of them will. */
 static void note_all(struct vma *v, uint64_t start, uint64_t stop)
 {
 	struct vm_fileh *h = v->fileh;
-	bool stored_here = h->stored_here || !vm_fileh_has_others(h);
+	bool stored_here = h->stored_here;
 
 	vm_page_note_stored(h, start, stop);
 	h->stored_here = stored_here;
+	h->ctl->owed = true;
 }
 
 static int scan(struct vma *v, uint64_t start, uint64_t stop)

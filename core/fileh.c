@@ -289,13 +289,14 @@ void vm_fileh_stat(struct vm_fileh *h, bool harvest, struct vm_fileh_stat *ret)
 	/* an error leaves the count as it was at the last harvest that worked */
 	if (harvest)
 		(void)vm_harvest(h);
+	vm_fileh_repair(h);
 	*ret = (struct vm_fileh_stat){
 		.size = ctl->size,
 		.npages_resident = ctl->npages[VM_LOADED] + ctl->npages[VM_DIRTY] + ctl->npages[VM_STORING],
 		.npages_dirty = ctl->npages[VM_DIRTY] + ctl->npages[VM_STORING],
 		.txid = ctl->txid,
 		.size_dirty = vm_size_is_changed(ctl),
-		.stored_here = h->stored_here,
+		.stored_here = h->stored_here || (ctl->owed && !vm_fileh_has_others(h)),
 	};
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);

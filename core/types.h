@@ -89,7 +89,7 @@ enum vm_gate {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 9u
+#define VM_CTL_VERSION 10u
 #define VM_CTL_LEN 16384u
 struct vm_ctl {
 	uint64_t magic;
@@ -101,6 +101,7 @@ struct vm_ctl {
 	uint32_t seq; /* rises, with a wake, when something changed that others wait for (atomic) */
 	struct vm_lock lock;
 	int32_t busy_pid; /* the process that commits, discards, invalidates or resizes now, or 0 */
+	bool owed;	  /* somebody cannot know whether it stored something: the last one commits */
 	bool abandoned;	  /* one died while it was busy: what it had not finished must not happen later */
 	uint64_t comes_until; /* until then (monotonic msec) nobody but a newcomer becomes busy */
 	uint32_t gate;	  /* enum vm_gate, set by the busy one */

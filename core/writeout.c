@@ -102,6 +102,7 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	/* shrunk again while the commit was on its way? then that is what the next one must do */
 	ctl->size_low = ctl->size < txn->size ? ctl->size : txn->size;
 	h->stored_here &= vm_fileh_is_changed(h);
+	ctl->owed &= vm_fileh_is_changed(h);
 	h->committed_here = true;
 }
 
