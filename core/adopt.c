@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private mappings that the program made before its file had a handle are the kernel's own, of the file. Natively they show
- * what is stored through shared ones. So when a handle comes they are exchanged, at their addresses:
+ * Private mappings that the program made before its file had a handle are the kernel's own, of the file.
+ * Natively they show what is stored through shared ones. So when a handle comes they are exchanged, at their
+ * addresses:
  *
  *	1. the new one, of ram, is made somewhere else, with copies of the pages that the old one has of its own
  *	2. it is moved over the old one

@@ -161,8 +161,8 @@ int vm_mlock(const void *addr, size_t len, unsigned flags)
 {
 	int err = -ENOMEM;
 
-	/* It fills, and stops at a page that it has no rights to: ours are made ready before, and again when a commit took
-	 * them back in between. */
+	/* It fills, and stops at a page that it has no rights to: ours are made ready before, and again when
+	 * a commit took them back in between. */
 	for (int i = 0; i < 2 && err == -ENOMEM; i++) {
 		if (!flags)
 			(void)vm_prepare(addr, len, false); /* the kernel says what is wrong */

@@ -2,12 +2,12 @@
 /*
  * The bytes of a frame into the file.
  *
- * Runs are written with pwrite. Where the file's page cache has large folios, ext4 looks at every block of the folio
- * at each write (6.18: 10 to 40 us a write). A mapping is no cure for some hundreds of runs: it costs the same
- * when the kernel takes its dirty pages over at munmap, and then whole folios are written back, 2 MiB for a byte. For
- * thousands it is worth it: they are read from the journal straight into a mapping of the file, hundreds of them
- * in one preadv. The kernel does the copying: a page that cannot be had is a short count
- * and no SIGBUS, and then pwrite does it all again and has the real errno.
+ * Runs are written with pwrite. Where the file's page cache has large folios, ext4 looks at every block of
+ * the folio at each write (6.18: 10 to 40 us a write). A mapping is no cure for some hundreds of runs: it
+ * costs the same when the kernel takes its dirty pages over at munmap, and then whole folios are written
+ * back, 2 MiB for a byte. For thousands it is worth it: they are read from the journal straight into a
+ * mapping of the file, hundreds of them in one preadv. The kernel does the copying: a page that cannot be had
+ * is a short count and no SIGBUS, and then pwrite does it all again and has the real errno.
  */
 #define _GNU_SOURCE 1
 #include "recover.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the busy process asks of the others that have the handle: their page tables know their stores, and only they can
- * take access away from their mappings.
+ * What the busy process asks of the others that have the handle: their page tables know their stores, and
+ * only they can take access away from their mappings.
  *
  *	busy one: ctl->ask, ctl->ask_seq + 1, wake ──▶ each other's server thread carries it out, peer->answered = ask_seq
  *
- * A process that is stopped cannot answer, and cannot store: its pages are compared with the storage (ctl->suspect), and it
- * is looked at again afterwards. One that runs and does not answer makes the request fail.
+ * A process that is stopped cannot answer, and cannot store: its pages are compared with the storage
+ * (ctl->suspect), and it is looked at again afterwards. One that runs and does not answer makes the request
+ * fail.
  */
 #include "internal.h"
 #include <errno.h>
@@ -140,8 +141,8 @@ bool vm_ask_still_holds(struct vm_fileh *h)
 
 /* ---- those who are asked ---- */
 
-/* 1: there may have been something to tell. Both locks held. Each of them says all that is to be so afterwards: one that was not answered is nothing that the next
- * depends on. */
+/* 1: there may have been something to tell. Both locks held. Each of them says all that is to be so
+ * afterwards: one that was not answered is nothing that the next depends on. */
 static int carry_out(struct vm_fileh *h, enum vm_ask ask)
 {
 	int err = 0;
@@ -208,8 +209,9 @@ int vm_serve(struct vm_fileh *h)
 	if (h->server != VM_SERVER_NONE)
 		return 0;
 	vm_fileh_lock(h);
-	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins again (ctl->joined).
-	 * Who holds the map lock is no newcomer: it is asked, or has told that it cannot serve. */
+	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins
+	 * again (ctl->joined). Who holds the map lock is no newcomer: it is asked, or has told that it cannot
+	 * serve. */
 	while (h->ctl->gate == VM_GATE_CLOSED && h->ctl->busy_pid != vm_sys->getpid() && !vm_lock_is_held(VM_RANK_MAP))
 		vm_fileh_wait(h);
 	/* nothing stored yet that was asked for, or harvested before */

@@ -6,9 +6,10 @@
  *	round n	  harvest again; pages stored into meanwhile are stored again, whole
  *	...	  until a harvest finds nothing new
  *
- * At that last harvest every page equals what was stored for it: that is the instant, and nobody was stopped. If a busy
- * program does not let it settle, the pages that stay hot are frozen, then everything. With the segv engine
- * the first round is frozen already: a protection that is taken away cannot tell a second store from a first.
+ * At that last harvest every page equals what was stored for it: that is the instant, and nobody was stopped.
+ * If a busy program does not let it settle, the pages that stay hot are frozen, then everything. With the
+ * segv engine the first round is frozen already: a protection that is taken away cannot tell a second store
+ * from a first.
  */
 #include "internal.h"
 #include <errno.h>
@@ -87,8 +88,9 @@ static int store_piece(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf
 	return err;
 }
 
-/* Give the pages of one round to the backend, whole from page valid on: differences to the storage may not be left out there.
- * asks: the others look for the next round as soon as the last page is copied; *ret_asked: they do. */
+/* Give the pages of one round to the backend, whole from page valid on: differences to the storage may not be
+ * left out there. asks: the others look for the next round as soon as the last page is copied; *ret_asked:
+ * they do. */
 static int store_round(struct vm_fileh *h, uint64_t valid, bool asks, bool *ret_asked)
 {
 	struct walk copied = {0}, stored = {0};
@@ -107,8 +109,8 @@ static int store_round(struct vm_fileh *h, uint64_t valid, bool asks, bool *ret_
 	return err;
 }
 
-/* One harvest. Locks held. The pages new since the last one are in h->round. single: this thread is the only one here that
- * could store. */
+/* One harvest. Locks held. The pages new since the last one are in h->round. single: this thread is the only
+ * one here that could store. */
 static int harvest_round(struct vm_fileh *h, unsigned round, bool single, bool freeze_all)
 {
 	int err = 0;
@@ -117,7 +119,8 @@ static int harvest_round(struct vm_fileh *h, unsigned round, bool single, bool f
 	if (freeze_all || round >= ROUNDS_FREE)
 		err = vm_freeze(h, freeze_all ? NULL : &h->round, false);
 	h->round.n = 0;
-	/* what the caller's look has just harvested is round 0; a frozen round must be harvested under the freeze */
+	/* what the caller's look has just harvested is round 0; a frozen round must be harvested under the
+	 * freeze */
 	if (!err && ((round && !single) || h->frozen))
 		err = vm_harvest(h);
 	if (!err)
@@ -141,8 +144,8 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 			if (!begun)
 				vm_ask_begin(h, froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
 			err = vm_ask_end(h);
-			/* One that is stopped does not tell what it stored: everything is compared. The others stand
-			 * still for that, or it would be done in each round. */
+			/* One that is stopped does not tell what it stored: everything is compared. The
+			 * others stand still for that, or it would be done in each round. */
 			stopped = !err && h->ctl->suspect;
 			if (stopped && !froze) {
 				froze = true;
@@ -159,10 +162,11 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 			alone = single && !vm_fileh_has_others(h);
 			valid = h->ctl->size_low >> VM_PAGE_SHIFT;
 		}
-		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that was stored for
-		 * this commit equals memory now. */
+		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that
+		 * was stored for this commit equals memory now. */
 		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || stopped || round >= ROUNDS_FROZEN)));
-		/* The others' looks came before this one, which is the instant: none of them stored in between. */
+		/* The others' looks came before this one, which is the instant: none of them stored in
+		 * between. */
 		done = done && (alone || (asked && vm_ask_still_holds(h)));
 		asked = true;
 		ret_txn->size = h->ctl->size;
@@ -170,7 +174,8 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		ret_txn->txid = h->ctl->txid + 1;
 		vm_fileh_unlock(h);
 		vm_unlock(&vm_map_lock);
-		/* what is stored again is stored whole; from the next round on, or the one after it, they are asked to freeze */
+		/* what is stored again is stored whole; from the next round on, or the one after it, they are
+		 * asked to freeze */
 		if (!err)
 			err = store_round(h, round ? 0 : valid, !done && !froze && round + 1 < ROUNDS_FREE, &begun);
 		for (size_t i = 0; i < h->round.n; i++)

@@ -59,8 +59,8 @@ enum vm_engine vm_engine(const char **ret_why)
 	return vm_engine_ops == &vm_engine_uffd ? VM_ENGINE_UFFD : VM_ENGINE_SEGV;
 }
 
-/* Where the child may not use what its parent opened before a seccomp filter, or before it gave up its privileges, it goes on
- * with what works everywhere. */
+/* Where the child may not use what its parent opened before a seccomp filter, or before it gave up its
+ * privileges, it goes on with what works everywhere. */
 void vm_engine_fork_child(void)
 {
 	if (!vm_engine_ops->fork_child(&why_not_better))
@@ -82,13 +82,14 @@ static int harvest_vma(struct vma *v, uint64_t start, uint64_t stop)
 
 	if (!v->writable)
 		return 0;
-	/* a scan finds nothing in a hole that somebody made by a bare system call; this says that there is one */
+	/* a scan finds nothing in a hole that somebody made by a bare system call; this says that there is
+	 * one */
 	err = vm_sys->msync((void *)v->start, v->stop - v->start, MS_ASYNC);
 	return err ? err : vm_engine_ops->harvest(v, start, stop);
 }
 
-/* Page faults of this process so far; 0: it cannot be known. The kernel counts a fault when it has served it: until then
- * another thread could be storing there already. A process with one thread cannot. */
+/* Page faults of this process so far; 0: it cannot be known. The kernel counts a fault when it has served it:
+ * until then another thread could be storing there already. A process with one thread cannot. */
 static uint64_t nfaults(void)
 {
 	struct rusage use;
@@ -190,8 +191,8 @@ void vm_thaw(struct vm_fileh *h)
 {
 	if (!h->frozen)
 		return;
-	/* Protections first: a woken writer must not fault again. Where one cannot be given back (no memory for one
-	 * more kernel mapping) the touch itself tries again. */
+	/* Protections first: a woken writer must not fault again. Where one cannot be given back (no memory
+	 * for one more kernel mapping) the touch itself tries again. */
 	if (h->frozen == VM_FROZEN_PROTECTED)
 		(void)vm_vma_for_each(h, 0, UINT64_MAX, give_back);
 	__atomic_store_n(&h->frozen, VM_THAWED, __ATOMIC_SEQ_CST);

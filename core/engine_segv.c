@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGSEGV and mprotect(2), for every kernel: PROT_NONE until loaded, PROT_READ until stored into. The program's
- * protection is never exceeded.
+ * SIGSEGV and mprotect(2), for every kernel: PROT_NONE until loaded, PROT_READ until stored into. The
+ * program's protection is never exceeded.
  *
  * Every run of writable pages is one more kernel mapping, of which a process has about 65,530. The more
- * runs there are, the wider the block that one store opens; pages opened on the side count as stored into, and
- * the commit finds them unchanged.
+ * runs there are, the wider the block that one store opens; pages opened on the side count as stored into,
+ * and the commit finds them unchanged.
  */
 #include "internal.h"
 #include <errno.h>
@@ -48,7 +48,8 @@ static int segv_protect(struct vma *v, uint64_t start, uint64_t stop)
 	return err;
 }
 
-/* Where a page is gone and still has rights, ram's zeros would be seen, or a store into the next one go unseen. */
+/* Where a page is gone and still has rights, ram's zeros would be seen, or a store into the next one go
+ * unseen. */
 static int segv_will_empty(struct vma *v, uint64_t start, uint64_t stop)
 {
 	return set_prot(v, start, stop, PROT_NONE);
@@ -97,8 +98,8 @@ static int segv_harvest(struct vma *v, uint64_t start, uint64_t stop)
 	for (size_t i = 0; i < v->rw.n; i++) {
 		if (!clip(v, i, &from, &to))
 			continue;
-		/* protect first: a store after the note would be lost. Taking rights away can fail only by needing
-		 * one more kernel mapping; then the page stays writable and on the list. */
+		/* protect first: a store after the note would be lost. Taking rights away can fail only by
+		 * needing one more kernel mapping; then the page stays writable and on the list. */
 		int e = segv_protect(v, from, to);
 
 		vm_page_note_stored(v->fileh, from, to);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * userfaultfd(2): WP_ASYNC tells which pages were stored into (the kernel clears the write-protect bit by itself, for its
- * own stores, too; PAGEMAP_SCAN reads and sets it again), MISSING loads on first touch.
+ * userfaultfd(2): WP_ASYNC tells which pages were stored into (the kernel clears the write-protect bit by
+ * itself, for its own stores, too; PAGEMAP_SCAN reads and sets it again), MISSING loads on first touch.
  *
- * Invariant: where a page table exists below a mapping of ours, every entry in it is write-protected or was stored
- * into. An absent entry of an unprotected table would count as stored into, so a region of 2 MiB (one page table)
- * is protected as a whole ("armed") before its first page is put into ram. Where no table exists the scan
- * skips the region, so that a large sparse mapping costs nothing.
+ * Invariant: where a page table exists below a mapping of ours, every entry in it is write-protected or was
+ * stored into. An absent entry of an unprotected table would count as stored into, so a region of 2 MiB (one
+ * page table) is protected as a whole ("armed") before its first page is put into ram. Where no table exists
+ * the scan skips the region, so that a large sparse mapping costs nothing.
  */
 #include "uffd.h"
 #include "uapi.h"
@@ -73,8 +73,8 @@ static int uffd_fill(struct vm_fileh *h, uint64_t pgoff, size_t npages, const vo
 	return err;
 }
 
-/* The kernel dropped the marks with the pages; nobody can have stored there since, as long as a touch has to be
- * loaded first. */
+/* The kernel dropped the marks with the pages; nobody can have stored there since, as long as a touch has to
+ * be loaded first. */
 static int uffd_emptied(struct vma *v, uint64_t start, uint64_t stop)
 {
 	int err = 0;
@@ -117,8 +117,8 @@ static int arm_known(struct vma *v)
 	return err;
 }
 
-/* Nobody stored through v yet. Of a handle that others have, too, all of it is armed; where that takes long the server does
- * it. */
+/* Nobody stored through v yet. Of a handle that others have, too, all of it is armed; where that takes long
+ * the server does it. */
 static int arm(struct vma *v)
 {
 	int err = 0;
@@ -159,8 +159,8 @@ static int uffd_attach(struct vma *v)
 	return err;
 }
 
-/* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. All the processes of a
- * handle do so at once: its lock is taken only where there is something to note. */
+/* Scan where ram holds pages, region by region: a scan of an empty range would build its page tables. All the
+ * processes of a handle do so at once: its lock is taken only where there is something to note. */
 static int scan_held(struct vma *v, uint64_t start, uint64_t stop)
 {
 	uint64_t from, to;
@@ -187,8 +187,8 @@ static uint64_t armed_run(const struct vma *v, uint64_t r, uint64_t last)
 	return end;
 }
 
-/* It cannot be known: then every page may have been stored into. But that is no reason for this process to commit at its
- * end what another one may be in the middle of: the last one of them will. */
+/* It cannot be known: then every page may have been stored into. But that is no reason for this process to
+ * commit at its end what another one may be in the middle of: the last one of them will. */
 static void note_all(struct vma *v, uint64_t start, uint64_t stop)
 {
 	struct vm_fileh *h = v->fileh;
@@ -204,7 +204,8 @@ static int scan(struct vma *v, uint64_t start, uint64_t stop)
 	uint64_t r, end, last = vm_region_of(v, stop - 1), from, to, skip;
 	int err = 0;
 
-	/* Pages that appear behind our back, holes or those that another process put into ram, can be anywhere. */
+	/* Pages that appear behind our back, holes or those that another process put into ram, can be
+	 * anywhere. */
 	if (!v->fileh->lazy || v->fileh->ctl->was_shared)
 		return scan_held(v, start, stop);
 	for (r = vm_region_of(v, start); !err && r <= last; r = end) {
@@ -257,8 +258,8 @@ static int uffd_touched(struct vma *v, uint64_t pgoff, bool write)
 	return uffd_protect(v, pgoff, pgoff + 1) ? -ENOMEM : 0;
 }
 
-/* A mapping that mremap puts beside one of the same file becomes one with it, and loses its registration: the kernel
- * then takes the other's, too. So it goes without. */
+/* A mapping that mremap puts beside one of the same file becomes one with it, and loses its registration: the
+ * kernel then takes the other's, too. So it goes without. */
 static int uffd_flatten(struct vma *v)
 {
 	int err = vm_sys->mprotect((void *)v->start, v->stop - v->start, PROT_NONE);

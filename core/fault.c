@@ -6,8 +6,8 @@
  *	2. the mapping is frozen: wait for the thaw, touch again
  *	3. the engine resolves it, or wants the page loaded first (vm_load), then touch again
  *
- * Runs in the touching thread's signal handler: no malloc, and no lock of ours is held by this thread, since our code
- * touches no memory of the program while it holds one.
+ * Runs in the touching thread's signal handler: no malloc, and no lock of ours is held by this thread, since
+ * our code touches no memory of the program while it holds one.
  */
 #include "internal.h"
 #include "uapi.h"
@@ -94,7 +94,8 @@ static bool is_repeating(uintptr_t addr, bool needless)
 #define AGAIN	 2
 #define NEEDLESS 3
 
-/* Steps 2 and 3 for one page. Map lock held, released on return. 1, AGAIN, NEEDLESS, 0 (not ours after all), -errno. */
+/* Steps 2 and 3 for one page. Map lock held, released on return. 1, AGAIN, NEEDLESS, 0 (not ours after all),
+ * -errno. */
 static int resolve(struct vma *v, uint64_t pgoff, bool write)
 {
 	struct vm_fileh *h = v->fileh;
@@ -134,8 +135,8 @@ static int resolve(struct vma *v, uint64_t pgoff, bool write)
 	return err ? err : AGAIN;
 }
 
-/* SIGBUS within the file: a page that could not be loaded has a mark (uffd). It goes: the next touch tries again. Map lock
- * held. 0: none of ours. */
+/* SIGBUS within the file: a page that could not be loaded has a mark (uffd). It goes: the next touch tries
+ * again. Map lock held. 0: none of ours. */
 static int unmark(struct vma *v, uint64_t pgoff)
 {
 	struct vm_fileh *h = v->fileh;

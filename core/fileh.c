@@ -79,8 +79,8 @@ static int load_all(struct vm_fileh *h)
 	return err;
 }
 
-/* Most bytes of data that are loaded at once. Where the engine serves the kernel's touches, too, lazy pays from a few MiB
- * on; where it does not, a file is loaded at once as long as that is sane. */
+/* Most bytes of data that are loaded at once. Where the engine serves the kernel's touches, too, lazy pays
+ * from a few MiB on; where it does not, a file is loaded at once as long as that is sane. */
 static uint64_t eager_max(void)
 {
 	long npages = sysconf(_SC_PHYS_PAGES);

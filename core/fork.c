@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork(2). The child shares ram, page map and control block with its parent, and has its mappings, but no engine behind
- * them: it arms them anew before the program runs in it. Mappings whose pages are not all loaded are not
- * inherited at all (MADV_DONTFORK) and are made again here, so that not even a child made behind our back can see, or
- * make, zeros where a page was not loaded.
+ * fork(2). The child shares ram, page map and control block with its parent, and has its mappings, but no
+ * engine behind them: it arms them anew before the program runs in it. Mappings whose pages are not all
+ * loaded are not inherited at all (MADV_DONTFORK) and are made again here, so that not even a child made
+ * behind our back can see, or make, zeros where a page was not loaded.
  */
 #include "internal.h"
 #include <errno.h>
@@ -17,8 +17,8 @@ void vm_fork_prepare(void)
 {
 	/* a child is asked for nothing, and would not be frozen */
 	(void)vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, VM_FOREVER); /* cannot fail */
-	/* before: other threads of this process may store as soon as there is a child that asks; without a server the child
-	 * is told when it commits */
+	/* before: other threads of this process may store as soon as there is a child that asks; without a
+	 * server the child is told when it commits */
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (h->server == VM_SERVER_NONE)
 			__atomic_store_n(&h->unsettled, VM_UNSETTLED, __ATOMIC_RELEASE);
@@ -27,8 +27,9 @@ void vm_fork_prepare(void)
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (vm_lock_another(&h->ctl->lock))
 			vm_fileh_repair(h);
-		/* A commit of the child's must not come without the stores before the fork, which only this process can see: it
-		 * is asked for them. If it cannot be, they are at worst in the next one of ours. */
+		/* A commit of the child's must not come without the stores before the fork, which only this
+		 * process can see: it is asked for them. If it cannot be, they are at worst in the next one
+		 * of ours. */
 		if (h->server == VM_SERVER_NONE)
 			(void)vm_harvest(h);
 		vm_fileh_peer(h)->nforks++;
@@ -45,8 +46,8 @@ void vm_fork_parent(void)
 	vm_unlock(&vm_map_lock);
 }
 
-/* Nothing of the parent's is there: the addresses must be taken before anything else is mapped in the child, or a thread's
- * stack, say, may be put there. */
+/* Nothing of the parent's is there: the addresses must be taken before anything else is mapped in the child,
+ * or a thread's stack, say, may be put there. */
 static int map_again(struct vma *v)
 {
 	void *p;

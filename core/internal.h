@@ -29,7 +29,8 @@ void vm_runs_free(struct vm_runs *r);
 /* ---- page.c: states; handle lock held ---- */
 
 enum vm_page_state vm_page_state(struct vm_fileh *h, uint64_t pgoff);
-/* Pages of [start, stop) that are EMPTY, from start on and without a gap: now LOADING. Returns where it ended. */
+/* Pages of [start, stop) that are EMPTY, from start on and without a gap: now LOADING. Returns where it
+ * ended. */
 uint64_t vm_page_begin_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
 void vm_page_end_load(struct vm_fileh *h, uint64_t start, uint64_t stop, bool loaded);
 /* Stored into: LOADED and STORING pages become DIRTY, EMPTY ones too; LOADING ones are left. */
@@ -40,13 +41,14 @@ int vm_page_begin_store(struct vm_fileh *h, struct vm_runs *runs);
 void vm_page_mark_stored(struct vm_fileh *h);
 /* All STORING pages become DIRTY again. */
 void vm_page_store_failed(struct vm_fileh *h);
-/* Pages of [start, stop) become EMPTY; LOADING ones stay and are thrown away when they arrive (ctl->gen). Returns how
- * many were dropped. */
+/* Pages of [start, stop) become EMPTY; LOADING ones stay and are thrown away when they arrive (ctl->gen).
+ * Returns how many were dropped. */
 uint64_t vm_page_drop(struct vm_fileh *h, uint64_t start, uint64_t stop);
-/* If somebody's stores are lost from view (ctl->suspect), any page in ram may have been stored into: each is compared with
- * the storage. */
+/* If somebody's stores are lost from view (ctl->suspect), any page in ram may have been stored into: each is
+ * compared with the storage. */
 int vm_page_suspect(struct vm_fileh *h);
-/* An engine saw that [start, stop) may have been stored into. Tells false alarms apart where it costs nothing. */
+/* An engine saw that [start, stop) may have been stored into. Tells false alarms apart where it costs
+ * nothing. */
 void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop);
 
 /* ---- ram.c ---- */
@@ -64,7 +66,8 @@ int vm_ram_copy(struct vm_ram *r, uint64_t pgoff, size_t npages, void *buf);
 int vm_ram_hold(struct vm_ram *r, uint64_t start, uint64_t stop);
 /* Free the pages of [start, stop): every mapping in every process faults again. */
 int vm_ram_punch(struct vm_ram *r, uint64_t start, uint64_t stop);
-/* First page of [start, stop) that ram holds, or stop; *ret_stop: the end of that run, which takes a walk over it. */
+/* First page of [start, stop) that ram holds, or stop; *ret_stop: the end of that run, which takes a walk
+ * over it. */
 uint64_t vm_ram_first(struct vm_ram *r, uint64_t start, uint64_t stop);
 uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *ret_stop);
 
@@ -98,7 +101,8 @@ void vm_fileh_repair(struct vm_fileh *h);
 void vm_fileh_wait(struct vm_fileh *h);
 void vm_fileh_wait_msec(struct vm_fileh *h, unsigned msec);
 void vm_peer_fork_child(void);
-/* Enter this process as a peer that is busy: it dies, and others notice. No lock held. -EBUSY: another one was for msec. */
+/* Enter this process as a peer that is busy: it dies, and others notice. No lock held. -EBUSY: another one
+ * was for msec. */
 int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec);
 /* Become the only one who commits, discards, invalidates or resizes. No lock held. */
 void vm_fileh_begin_busy(struct vm_fileh *h);
@@ -144,15 +148,15 @@ void vm_vma_free(struct vma *v);
 int vm_vma_split(uintptr_t start, uintptr_t stop);
 /* Publish the bounds that vm_is_mapped looks at without a lock. */
 void vm_vma_publish(void);
-/* Calls fn for every shared mapping of h in this process, with the part of [start, stop) that it shows. Stops at
- * the first error. */
+/* Calls fn for every shared mapping of h in this process, with the part of [start, stop) that it shows. Stops
+ * at the first error. */
 int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
 		    int (*fn)(struct vma *v, uint64_t start, uint64_t stop));
 
 /* ---- map.c; map lock held ---- */
 
-/* The map lock, once neither h (may be NULL) nor a handle mapped in [start, stop) is frozen. No lock held. -EAGAIN: not
- * within msec, and the lock is not held. */
+/* The map lock, once neither h (may be NULL) nor a handle mapped in [start, stop) is frozen. No lock held.
+ * -EAGAIN: not within msec, and the lock is not held. */
 int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsigned msec);
 /* vm_map, -EAGAIN when h stays frozen for msec. No lock held. */
 int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
@@ -165,18 +169,18 @@ int vm_vma_reprotect(struct vma *v);
 int vm_vma_for_range(uintptr_t start, uintptr_t stop, int (*fn)(struct vma *v));
 /* They are none of ours any more, which is to be published. */
 void vm_vma_untrack_range(uintptr_t start, uintptr_t stop);
-/* Around the call that takes away or replaces all that is mapped in [start, stop): what was stored there is known, and
- * nobody stores meanwhile. If it failed everything is as before. */
+/* Around the call that takes away or replaces all that is mapped in [start, stop): what was stored there is
+ * known, and nobody stores meanwhile. If it failed everything is as before. */
 int vm_vma_begin_unmap(uintptr_t start, uintptr_t stop);
 void vm_vma_end_unmap(uintptr_t start, uintptr_t stop, bool is_unmapped);
 
 /* ---- stale.c; map lock held ---- */
 
-/* Our mappings in [start, stop) were unmapped behind our back, by a bare system call. What was stored there since the last
- * harvest is not known: all of it may have been. */
+/* Our mappings in [start, stop) were unmapped behind our back, by a bare system call. What was stored there
+ * since the last harvest is not known: all of it may have been. */
 int vm_vma_drop_gone(uintptr_t start, uintptr_t stop);
-/* Looks which of them are, and drops those; returns how many there were. With locked (may be NULL), whose lock is held,
- * only that handle's. */
+/* Looks which of them are, and drops those; returns how many there were. With locked (may be NULL), whose
+ * lock is held, only that handle's. */
 size_t vm_vma_drop_stale(uintptr_t start, uintptr_t stop, struct vm_fileh *locked);
 
 /* ---- load.c ---- */
@@ -185,12 +189,13 @@ size_t vm_vma_drop_stale(uintptr_t start, uintptr_t stop, struct vm_fileh *locke
 int vm_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
 /* Read the committed content of [start, stop) into buf, as the handle sees it (size_low). No lock held. */
 int vm_load_read(struct vm_fileh *h, uint64_t start, size_t npages, void *buf, uint64_t size_low);
-/* The size grew from was to size (bytes): load what private mappings show of that, since a page that they read would be
- * in ram without anybody's knowing. Busy or a writer inside, no lock held. */
+/* The size grew from was to size (bytes): load what private mappings show of that, since a page that they
+ * read would be in ram without anybody's knowing. Busy or a writer inside, no lock held. */
 int vm_load_private(struct vm_fileh *h, uint64_t was, uint64_t size);
 /* Load what [addr, addr + len) shows of lazy handles. No lock held. */
 int vm_load_mapped(const void *addr, size_t len);
-/* Replace the content of loaded pages by the storage's, without their ever being gone. Busy, gate closed, frozen. */
+/* Replace the content of loaded pages by the storage's, without their ever being gone. Busy, gate closed,
+ * frozen. */
 int vm_load_again(struct vm_fileh *h, uint64_t start, uint64_t stop);
 
 /* ---- engine.c ---- */
@@ -199,15 +204,15 @@ extern const struct vm_engine_ops *vm_engine_ops;
 extern const struct vm_engine_ops vm_engine_uffd, vm_engine_segv;
 /* Harvest all mappings of h in this process. Map and handle lock held. */
 int vm_harvest(struct vm_fileh *h);
-/* The same, and 1 when there was something, unless no thread of this process had a page fault since the last time, which a store
- * would have been. */
+/* The same, and 1 when there was something, unless no thread of this process had a page fault since the last
+ * time, which a store would have been. */
 int vm_harvest_if_touched(struct vm_fileh *h);
 /* The same, and all that a process that was killed may have stored counts as stored. */
 int vm_harvest_all(struct vm_fileh *h);
 /* Some of what the engine left for later (h->unsettled). Is there more? No lock held. */
 bool vm_settle(struct vm_fileh *h);
-/* Stores (loads, too, when all) into this process's mappings of h wait until thaw. runs NULL: everywhere. Map and handle
- * lock held. */
+/* Stores (loads, too, when all) into this process's mappings of h wait until thaw. runs NULL: everywhere. Map
+ * and handle lock held. */
 int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all);
 void vm_thaw(struct vm_fileh *h);
 /* In a forked child, before its mappings are armed. */
@@ -231,8 +236,8 @@ struct vm_held {
 int vm_hold(struct vm_fileh *h, struct vm_held *ret);
 /* seen: the handle shows what others committed. */
 void vm_let_go(struct vm_fileh *h, struct vm_held *held, bool seen);
-/* Take in what others committed, as one instant. -EBUSY: a page or the size of that was changed here, too; with overwrite that
- * stays as it is. Busy, no lock held; the gate is open afterwards. */
+/* Take in what others committed, as one instant. -EBUSY: a page or the size of that was changed here, too;
+ * with overwrite that stays as it is. Busy, no lock held; the gate is open afterwards. */
 int vm_catch_up(struct vm_fileh *h, const struct vm_held *held, bool overwrite, struct vm_commit_result *ret);
 
 /* ---- cut.c ---- */
@@ -250,7 +255,8 @@ void vm_thread_fork_child(void);
 bool vm_process_is_visible(void);
 /* Without looking there; false when it cannot be known. */
 bool vm_process_has_ended(int32_t pid);
-/* Of a process; pid 0: this one. What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be known. */
+/* Of a process; pid 0: this one. What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be
+ * known. */
 char vm_process_state(int32_t pid);
 /* When it was started, in the kernel's ticks since boot; 0: it cannot be known. */
 uint64_t vm_process_started(int32_t pid);
@@ -261,7 +267,8 @@ bool vm_process_has_one_thread(void);
 
 /* ---- ask.c ---- */
 
-/* Have the others do it. Busy, no lock held. -ETIMEDOUT: one that runs does not answer; or the first error of theirs. */
+/* Have the others do it. Busy, no lock held. -ETIMEDOUT: one that runs does not answer; or the first error of
+ * theirs. */
 int vm_ask(struct vm_fileh *h, enum vm_ask ask);
 /* In two steps; what begin finds is asked, who comes later was told. */
 void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask);

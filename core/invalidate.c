@@ -40,8 +40,8 @@ int vm_catch_up(struct vm_fileh *h, const struct vm_held *held, bool overwrite, 
 	return err;
 }
 
-/* The size after an invalidation: the storage's when all of the file is invalidated, unless the program has one of
- * its own that is not committed. */
+/* The size after an invalidation: the storage's when all of the file is invalidated, unless the program has
+ * one of its own that is not committed. */
 static int find_size(struct vm_fileh *h, struct vm_plan *p)
 {
 	struct vm_ctl *ctl = h->ctl;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading and writing a handle like a file. The kernel copies between the program's buffers and ram, so that bad
- * addresses, short counts and managed buffers come out as always. Readers and one writer are inside at a time, counted
- * in our entry of ctl->peers; a commit's cut keeps writers out, an invalidation readers, too (vm_fileh_gate).
+ * Reading and writing a handle like a file. The kernel copies between the program's buffers and ram, so that
+ * bad addresses, short counts and managed buffers come out as always. Readers and one writer are inside at a
+ * time, counted in our entry of ctl->peers; a commit's cut keeps writers out, an invalidation readers, too
+ * (vm_fileh_gate).
  */
 #include "internal.h"
 #include <errno.h>
@@ -84,8 +85,8 @@ ssize_t vm_fileh_read(struct vm_fileh *h, const struct iovec *iov, int niov, uin
 	return n;
 }
 
-/* Both locks, once none of [start, stop) is LOADING: a load from before a shrink can still be on its way, and would take what
- * is written now for its own. */
+/* Both locks, once none of [start, stop) is LOADING: a load from before a shrink can still be on its way, and
+ * would take what is written now for its own. */
 static int lock_when_loaded(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
 	int err;
@@ -113,8 +114,8 @@ static int ready_for_write(struct vm_fileh *h, uint64_t off, uint64_t len, uint6
 	if (err)
 		return err;
 	err = lock_when_loaded(h, start, stop);
-	/* On an eager handle a page that is not in ram may have been stored into since: to prepare it now would hide
-	 * that. Without, at worst a read of it counts as a store. */
+	/* On an eager handle a page that is not in ram may have been stored into since: to prepare it now
+	 * would hide that. Without, at worst a read of it counts as a store. */
 	if (!err && h->lazy && vm_engine_ops->will_fill)
 		err = vm_vma_for_each(h, start, stop, vm_engine_ops->will_fill);
 	for (pg = start > vm_npages(size) ? start : vm_npages(size); !err && pg < stop; pg++)
@@ -153,8 +154,8 @@ static void wrote(struct vm_fileh *h, uint64_t off, uint64_t n, uint64_t len)
 	vm_unlock(&vm_map_lock);
 }
 
-/* What is written lies in mappings of ours? Load it first: the kernel holds the memfd's lock while it copies from there,
- * and who loads may need that lock. Inside, so that nothing is dropped again. */
+/* What is written lies in mappings of ours? Load it first: the kernel holds the memfd's lock while it copies
+ * from there, and who loads may need that lock. Inside, so that nothing is dropped again. */
 static int load_buffers(const struct iovec *iov, int niov)
 {
 	int err = 0;

@@ -168,8 +168,8 @@ int vm_journal_commit(struct vm_journal *j, const struct vm_txn *txn, bool sync)
 /* The journal started over since begin: go on there. It is an error when nframes != 0. */
 void vm_journal_rebase(struct vm_journal *j);
 
-/* Another writer was killed in the middle of a commit: what it may have written behind the tail does not come back with a
- * crash. Nothing more could be done on an error. */
+/* Another writer was killed in the middle of a commit: what it may have written behind the tail does not come
+ * back with a crash. Nothing more could be done on an error. */
 void vm_journal_forget(struct vm_journal *j);
 
 /* Make all commits durable. */

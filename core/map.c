@@ -40,8 +40,8 @@ int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsi
 
 /* ---- map ---- */
 
-/* Nothing is filled before the engine watches: pages that are not loaded would become zeros. What the kernel fills at once,
- * because MAP_LOCKED or mlockall(MCL_FUTURE) says so, has no access until then. */
+/* Nothing is filled before the engine watches: pages that are not loaded would become zeros. What the kernel
+ * fills at once, because MAP_LOCKED or mlockall(MCL_FUTURE) says so, has no access until then. */
 static void *host_map(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off)
 {
 	bool shared = !(flags & MAP_PRIVATE);
@@ -57,8 +57,8 @@ static void *host_map(struct vm_fileh *h, void *addr, size_t len, int prot, int 
 	return p;
 }
 
-/* What the flags ask for once the mapping stands. Best effort, like the kernel's. Filling a private mapping gives it copies
- * of its own. */
+/* What the flags ask for once the mapping stands. Best effort, like the kernel's. Filling a private mapping
+ * gives it copies of its own. */
 static void fill(void *p, size_t len, int prot, int flags)
 {
 	if (flags & MAP_LOCKED)
@@ -188,8 +188,8 @@ static bool may_be_stored_to(const struct vma *v)
 	return v->shared && v->writable;
 }
 
-/* Stores into [start, stop) fault, and wait for the map lock. Neighbours in one call: a process that has all the mappings
- * that the kernel grants must get rid of them, too. */
+/* Stores into [start, stop) fault, and wait for the map lock. Neighbours in one call: a process that has all
+ * the mappings that the kernel grants must get rid of them, too. */
 static int freeze_range(uintptr_t start, uintptr_t stop)
 {
 	int err = 0;

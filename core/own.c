@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where our own memory lies. The kernel would put it into the holes that a program makes in its mappings, and a program
- * that unmaps a part and later, in one call, all of it, would unmap ours, too. So it is kept together in a place of its own,
- * far below where the kernel goes on: an address hint, no more.
+ * Where our own memory lies. The kernel would put it into the holes that a program makes in its mappings, and
+ * a program that unmaps a part and later, in one call, all of it, would unmap ours, too. So it is kept
+ * together in a place of its own, far below where the kernel goes on: an address hint, no more.
  */
 #include "vm_backend.h"
 #include "vm_sys.h"

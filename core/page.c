@@ -64,8 +64,8 @@ void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	}
 }
 
-/* A page that an eager handle never loaded is a hole. Zeros there are no change: a read made them, most likely, in a
- * page table that was never protected. */
+/* A page that an eager handle never loaded is a hole. Zeros there are no change: a read made them, most
+ * likely, in a page table that was never protected. */
 static bool is_still_hole(struct vm_fileh *h, uint64_t pgoff)
 {
 	uint64_t chunk[64], off = pgoff << VM_PAGE_SHIFT, stop = off + VM_PAGE;
@@ -92,9 +92,9 @@ static void note_held(struct vm_fileh *h, uint64_t start, uint64_t stop)
 
 void vm_page_note_stored(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
-	/* An EMPTY page that ram does not hold cannot have been stored into: the engine saw a page table that was
-	 * never protected there. One that ram holds can, also of a lazy handle: a private mapping that reads
-	 * beyond what is loaded makes zeros there. */
+	/* An EMPTY page that ram does not hold cannot have been stored into: the engine saw a page table that
+	 * was never protected there. One that ram holds can, also of a lazy handle: a private mapping that
+	 * reads beyond what is loaded makes zeros there. */
 	while (start < stop) {
 		uint64_t used = vm_pagemap_find_not(&h->pagemap, start, stop, VM_EMPTY), held, held_stop;
 

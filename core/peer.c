@@ -9,8 +9,8 @@
 
 /* ---- peers that died ---- */
 
-/* A process that ended, began another program, or left its number to another has not our control memfd at that
- * descriptor. One that we may not look at counts as alive. */
+/* A process that ended, began another program, or left its number to another has not our control memfd at
+ * that descriptor. One that we may not look at counts as alive. */
 static bool looks_alive(struct vm_fileh *h, const struct vm_peer *p)
 {
 	struct stat ours, theirs;
@@ -24,7 +24,8 @@ static bool looks_alive(struct vm_fileh *h, const struct vm_peer *p)
 	/* Its number may be another's by now, whom we may not look at either. */
 	if ((err == -EACCES || err == -EPERM) && p->started && p->started != vm_process_started(p->pid))
 		return false;
-	/* A main thread that ended has no descriptors, and what is left of it may be root's; the others can go on. */
+	/* A main thread that ended has no descriptors, and what is left of it may be root's; the others can
+	 * go on. */
 	if (vm_process_state(p->pid) == 'Z')
 		return vm_process_nthreads(p->pid) > 1;
 	return err != -ENOENT && err != -ESRCH;
@@ -36,8 +37,8 @@ static bool is_alive(struct vm_fileh *h, const struct vm_peer *p)
 	       (!vm_process_is_visible() && !vm_process_has_ended(p->pid));
 }
 
-/* Who died while the size changed may have got as far as ram's: longer is undone, shorter is done, since the bytes are
- * gone. Handle lock held. */
+/* Who died while the size changed may have got as far as ram's: longer is undone, shorter is done, since the
+ * bytes are gone. Handle lock held. */
 static void repair_size(struct vm_fileh *h)
 {
 	struct vm_ctl *ctl = h->ctl;
@@ -110,8 +111,8 @@ void vm_peer_fork_child(void)
 	image = 0;
 }
 
-/* Before this process is a peer: one of its number is what it was before an exec, or a dead one whose number it got. With the
- * same number of the descriptor, which is likely, others cannot tell. Handle lock held. */
+/* Before this process is a peer: one of its number is what it was before an exec, or a dead one whose number
+ * it got. With the same number of the descriptor, which is likely, others cannot tell. Handle lock held. */
 static void bury_namesakes(struct vm_fileh *h)
 {
 	const int32_t pid = vm_sys->getpid();

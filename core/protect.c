@@ -14,7 +14,8 @@ static int may_protect(const struct vma *v, int prot)
 	return v->shared && (prot & PROT_WRITE) && !v->writable ? -EACCES : 0;
 }
 
-/* Piece by piece, as the kernel does it: what lies before a gap is done when the gap is an error. Map lock held. */
+/* Piece by piece, as the kernel does it: what lies before a gap is done when the gap is an error. Map lock
+ * held. */
 static int protect_pieces(uintptr_t start, uintptr_t stop, int prot)
 {
 	int err = 0;

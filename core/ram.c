@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Aliasable memory for the overlay: a memfd. Anonymous memory would not do: one page of it cannot be mapped at a second
- * place or in an unrelated process. */
+/* Aliasable memory for the overlay: a memfd. Anonymous memory would not do: one page of it cannot be mapped
+ * at a second place or in an unrelated process. */
 #include "internal.h"
 #include "uapi.h"
 #include <errno.h>

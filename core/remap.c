@@ -87,7 +87,8 @@ static int put_back(uintptr_t from, size_t from_len, uintptr_t start, uintptr_t 
 	return vm_sys_err(vm_sys->mremap((void *)from, from_len, stop - start, flags, (void *)start));
 }
 
-/* The kernel has v at another place, or with another length, than [start, stop), as which it shall be tracked again. */
+/* The kernel has v at another place, or with another length, than [start, stop), as which it shall be tracked
+ * again. */
 static int track_back(struct vma *v, uintptr_t start, uintptr_t stop)
 {
 	int err = put_back(v->start, v->stop - v->start, start, stop);
@@ -99,8 +100,8 @@ static int track_back(struct vma *v, uintptr_t start, uintptr_t stop)
 	return vm_vma_track(v->fileh, v);
 }
 
-/* Can a mapping become longer where it is, up to stop? Asked first, since one that cannot is best left alone. Other
- * reasons than that something is there are the kernel's to find. */
+/* Can a mapping become longer where it is, up to stop? Asked first, since one that cannot is best left alone.
+ * Other reasons than that something is there are the kernel's to find. */
 static bool has_room(uintptr_t start, uintptr_t stop)
 {
 	void *p = vm_sys->mmap((void *)start, stop - start, PROT_NONE,
@@ -109,8 +110,8 @@ static bool has_room(uintptr_t start, uintptr_t stop)
 	return vm_sys_err(p) ? vm_sys_err(p) != -EEXIST : !vm_sys->munmap(p, stop - start);
 }
 
-/* [start, stop), which is one, moves or changes its length: nothing is stored meanwhile, and afterwards it is tracked
- * anew. */
+/* [start, stop), which is one, moves or changes its length: nothing is stored meanwhile, and afterwards it is
+ * tracked anew. */
 static int move(uintptr_t start, uintptr_t stop, size_t new_len, int flags, void *new_addr, void **ret_addr)
 {
 	uintptr_t to = (uintptr_t)new_addr, to_stop = flags & MREMAP_FIXED ? to + vm_page_up(new_len) : to;
@@ -161,8 +162,8 @@ stay:
 	return err;
 }
 
-/* Several of ours, each to its place, and holes between them (Linux 6.17). What fails leaves the rest where it is, as
- * there. */
+/* Several of ours, each to its place, and holes between them (Linux 6.17). What fails leaves the rest where
+ * it is, as there. */
 static int move_all(uintptr_t start, uintptr_t stop, uintptr_t to, void **ret_addr)
 {
 	const uintptr_t delta = to - start;
@@ -254,7 +255,8 @@ static bool is_good_target(uintptr_t start, uintptr_t stop, uintptr_t to, size_t
 	return to % VM_PAGE == 0 && to_stop > to && (flags & MREMAP_MAYMOVE) && (to_stop <= start || stop <= to);
 }
 
-/* A private mapping has nobody to load the pages that it grows by. Nothing of its handle is dropped while there is one. */
+/* A private mapping has nobody to load the pages that it grows by. Nothing of its handle is dropped while
+ * there is one. */
 static int load_growth(uintptr_t start, uintptr_t stop, size_t new_len)
 {
 	uint64_t from, to = 0;

@@ -8,7 +8,8 @@ static int will_empty(struct vma *v, uint64_t start, uint64_t stop)
 	return vm_engine_ops->will_empty ? vm_engine_ops->will_empty(v, start, stop) : 0;
 }
 
-/* The pages are gone; an engine that cannot say so now gives their places no rights, or sees stores that were none. */
+/* The pages are gone; an engine that cannot say so now gives their places no rights, or sees stores that were
+ * none. */
 static int emptied(struct vma *v, uint64_t start, uint64_t stop)
 {
 	(void)vm_engine_ops->emptied(v, start, stop);

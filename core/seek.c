@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SEEK_DATA and SEEK_HOLE. Data are the pages stored into since the last commit, and what storage says it has. A byte of
- * a hole is zero in any case; that a page of zeros counts as data, as one that was punched does, is no error.
+ * SEEK_DATA and SEEK_HOLE. Data are the pages stored into since the last commit, and what storage says it
+ * has. A byte of a hole is zero in any case; that a page of zeros counts as data, as one that was punched
+ * does, is no error.
  */
 #include "internal.h"
 #include <errno.h>
@@ -14,8 +15,8 @@ static uint64_t find_changed(struct vm_fileh *h, uint64_t start, uint64_t stop)
 	return vm_pagemap_find(&h->pagemap, start, dirty, VM_STORING);
 }
 
-/* The first data of [off, size), or size; *ret_stop: so far at least they go. Stores of other processes, and of killed
- * ones, are not known here: then all is data. */
+/* The first data of [off, size), or size; *ret_stop: so far at least they go. Stores of other processes, and
+ * of killed ones, are not known here: then all is data. */
 static uint64_t next_data(struct vm_fileh *h, uint64_t off, uint64_t size, uint64_t *ret_stop)
 {
 	const struct vm_backend_ops *ops = h->file->ops;

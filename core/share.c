@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A handle between processes that are no relatives: one hands out the descriptors of ctl and ram, the other makes a handle of
- * its own from them. Afterwards it is one more peer, as a forked child is.
+ * A handle between processes that are no relatives: one hands out the descriptors of ctl and ram, the other
+ * makes a handle of its own from them. Afterwards it is one more peer, as a forked child is.
  *
- * The newcomer is busy from the moment it is in the table of peers until it answers what is asked: so it comes neither in the
- * middle of a cut nor of an invalidation, and when it dies on the way that is noticed.
+ * The newcomer is busy from the moment it is in the table of peers until it answers what is asked: so it
+ * comes neither in the middle of a cut nor of an invalidation, and when it dies on the way that is noticed.
  */
 #define _GNU_SOURCE 1
 #include "internal.h"
@@ -51,8 +51,8 @@ int vm_fileh_share(struct vm_fileh *h, int *ret_fds)
 	return err;
 }
 
-/* Sizes and counts make sense. Whoever could change them afterwards is a process that shares all its bytes with us in any case.
- * Handle lock held. */
+/* Sizes and counts make sense. Whoever could change them afterwards is a process that shares all its bytes
+ * with us in any case. Handle lock held. */
 static bool is_sane(const struct vm_ctl *ctl)
 {
 	const uint64_t max = VM_MAX_PGOFF << VM_PAGE_SHIFT;

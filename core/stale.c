@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings that are ours no more, though nobody told us: a program, or a library in it, can make system calls that no
- * wrapper sees. What lies at their addresses then is somebody else's memory.
+ * Mappings that are ours no more, though nobody told us: a program, or a library in it, can make system calls
+ * that no wrapper sees. What lies at their addresses then is somebody else's memory.
  */
 #include "internal.h"
 #include "vm_procmaps.h"

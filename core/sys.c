@@ -60,8 +60,8 @@ static ssize_t sys_pread(int fd, void *buf, size_t len, off_t off)
 	return sys4(__NR_pread64, fd, (long)buf, (long)len, off);
 }
 
-/* Beyond RLIMIT_FSIZE the kernel also sends SIGXFSZ. A store through a mapping never does that to a program: where
- * ours are made signals are blocked, and the error is enough. */
+/* Beyond RLIMIT_FSIZE the kernel also sends SIGXFSZ. A store through a mapping never does that to a program:
+ * where ours are made signals are blocked, and the error is enough. */
 static long without_sigxfsz(long ret)
 {
 	const uint64_t xfsz = 1ull << (SIGXFSZ - 1);

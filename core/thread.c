@@ -68,7 +68,8 @@ bool vm_thread_is_alone(void)
 	return !is_helper && vm_process_has_one_thread(); /* a helper works while the program runs */
 }
 
-/* Where /proc/PID/stat, "PID (NAME) STATE ...", goes on after the name, whatever is in that; NULL: it cannot be known. */
+/* Where /proc/PID/stat, "PID (NAME) STATE ...", goes on after the name, whatever is in that; NULL: it cannot
+ * be known. */
 static const char *after_name(int32_t pid, char *text, size_t len)
 {
 	char path[PROC_PATH];
@@ -153,8 +154,8 @@ static int add_tls(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* The thread-local variables of the whole program lie on a thread's stack. Those that are loaded later do not, so it is asked
- * once: not in a forked child, where the loader may be locked for ever. */
+/* The thread-local variables of the whole program lie on a thread's stack. Those that are loaded later do
+ * not, so it is asked once: not in a forked child, where the loader may be locked for ever. */
 static size_t tls_len(void)
 {
 	static size_t len; /* (atomic) */
@@ -186,8 +187,8 @@ int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len)
 	err = pthread_create(&thread, &attr, helper_main, &s);
 	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);
 	(void)pthread_attr_destroy(&attr);
-	/* a fork that comes next must not find a thread that is half begun: it could be inside of a sanitizer's allocator,
-	 * whose locks the child would have for ever */
+	/* a fork that comes next must not find a thread that is half begun: it could be inside of a
+	 * sanitizer's allocator, whose locks the child would have for ever */
 	while (!err && !__atomic_load_n(&s.begun, __ATOMIC_ACQUIRE))
 		(void)vm_sys->futex(&s.begun, FUTEX_WAIT, 0, NULL);
 	return -err;

@@ -18,8 +18,8 @@
  *	LOADED  -> EMPTY     vm_page_drop	  invalidate, shrink
  *	DIRTY   -> EMPTY     vm_page_drop	  discard, invalidate, shrink
  *
- * With the uffd engine stores are first known to the page tables only: a LOADED page may have been stored into since
- * the last harvest. With the segv engine the fault handler marks them at once.
+ * With the uffd engine stores are first known to the page tables only: a LOADED page may have been stored
+ * into since the last harvest. With the segv engine the fault handler marks them at once.
  */
 #ifndef VM_TYPES_H
 #define VM_TYPES_H
@@ -35,8 +35,8 @@
 
 enum vm_page_state { VM_EMPTY, VM_LOADING, VM_LOADED, VM_DIRTY, VM_STORING, VM_NSTATES };
 
-/* {} pgoff -> page state, one byte a page, sparse, O(1). The bytes lie in the control memfd, so that all processes see
- * one map; each process maps windows of it as it goes. */
+/* {} pgoff -> page state, one byte a page, sparse, O(1). The bytes lie in the control memfd, so that all
+ * processes see one map; each process maps windows of it as it goes. */
 #define VM_WINDOW_NPAGES (1u << 20) /* 4 GiB of file, 1 MiB of map */
 #define VM_PAGEMAP_FANOUT 2048u
 struct vm_pagemap {
@@ -202,8 +202,9 @@ struct vma {
 	struct vm_runs rw; /* segv: pages that are writable now */
 };
 
-/* How faults arrive and stores are seen. One of engine_uffd.c, engine_segv.c. Every operation is called with the map
- * lock and, except attach's caller on a fresh vma, the handle's lock held. Ranges are pgoff, clipped to the vma. */
+/* How faults arrive and stores are seen. One of engine_uffd.c, engine_segv.c. Every operation is called with
+ * the map lock and, except attach's caller on a fresh vma, the handle's lock held. Ranges are pgoff, clipped
+ * to the vma. */
 struct vm_engine_ops {
 	const char *name;
 	/* Try it for real, once. 0, or -errno with *ret_why a static string. */
@@ -214,31 +215,33 @@ struct vm_engine_ops {
 	int (*attach)(struct vma *v);
 	/* The vma is gone, or about to: free what attach made. */
 	void (*detach)(struct vma *v);
-	/* Do a piece of what attach left for later (fileh->unsettled); 1: there is more. Map lock held only. Optional. */
+	/* Do a piece of what attach left for later (fileh->unsettled); 1: there is more. Map lock held only.
+	 * Optional. */
 	int (*settle)(struct vma *v);
 	/* tail was cut off the end of v: give it its share of what attach made. */
 	int (*split)(struct vma *v, struct vma *tail);
 	/* Put npages, which are missing there, into ram; on an error they still are. Optional. */
 	int (*fill)(struct vm_fileh *h, uint64_t pgoff, size_t npages, const void *buf);
-	/* Pages of the range are about to be put into ram / were put there / are about to be dropped from there / were
-	 * dropped. All but emptied are optional. */
+	/* Pages of the range are about to be put into ram / were put there / are about to be dropped from
+	 * there / were dropped. All but emptied are optional. */
 	int (*will_fill)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*filled)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*will_empty)(struct vma *v, uint64_t start, uint64_t stop);
 	int (*emptied)(struct vma *v, uint64_t start, uint64_t stop);
-	/* A touch of pgoff arrived as a signal; the program may do it. 1: resolved, 0: nothing was missing, -EAGAIN: load it
-	 * first. */
+	/* A touch of pgoff arrived as a signal; the program may do it. 1: resolved, 0: nothing was missing,
+	 * -EAGAIN: load it first. */
 	int (*touched)(struct vma *v, uint64_t pgoff, bool write);
 	/* Report the pages stored into since the last time (vm_page_note_stored) and watch them again. */
 	int (*harvest)(struct vma *v, uint64_t start, uint64_t stop);
 	/* The effective protection of the range: the program's, less what the engine must see. */
 	int (*protect)(struct vma *v, uint64_t start, uint64_t stop);
-	/* Nobody touches it, and nothing tells it from a mapping that nobody watches: ready for mremap. Everything stored is
-	 * known. attach comes next. */
+	/* Nobody touches it, and nothing tells it from a mapping that nobody watches: ready for mremap.
+	 * Everything stored is known. attach comes next. */
 	int (*flatten)(struct vma *v);
 	/* Aborts when what it promises of v does not hold; optional. */
 	void (*check)(struct vma *v);
-	/* In a forked child, before attach is called for every vma again. 0, or as start: it does not work there. */
+	/* In a forked child, before attach is called for every vma again. 0, or as start: it does not work
+	 * there. */
 	int (*fork_child)(const char **ret_why);
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Kernel interfaces newer than the headers we must build with (Debian 12: Linux 6.1). Values from
- * include/uapi/linux/{userfaultfd,fs,mman,memfd}.h. Whether the running kernel has them is found out by trying.
+ * include/uapi/linux/{userfaultfd,fs,mman,memfd}.h. Whether the running kernel has them is found out by
+ * trying.
  */
 #ifndef VM_UAPI_H
 #define VM_UAPI_H

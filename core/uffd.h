@@ -5,7 +5,8 @@
 
 #include "internal.h"
 
-/* Open both descriptors and, unless that was done before in this kernel, try them with a real store. 0, or -errno with *ret_why a static string. */
+/* Open both descriptors and, unless that was done before in this kernel, try them with a real store. 0, or
+ * -errno with *ret_why a static string. */
 int vm_uffd_open(bool probed, const char **ret_why);
 void vm_uffd_close(void);
 /* Are kernel accesses to missing pages served, too? */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The thread that loads what is touched first: one a process, from the first lazy mapping on, all signals blocked. */
+/* The thread that loads what is touched first: one a process, from the first lazy mapping on, all signals
+ * blocked. */
 #include "uffd.h"
 #include "uapi.h"
 #include <errno.h>
@@ -19,7 +20,8 @@ static void zero_page(struct vm_fileh *h, uint64_t pgoff, uintptr_t addr)
 		(void)vm_uffd_ioctl(UFFDIO_COPY, &c);
 }
 
-/* The page cannot be had: whoever touches it gets SIGBUS, and takes the mark away, so that the next touch tries again. */
+/* The page cannot be had: whoever touches it gets SIGBUS, and takes the mark away, so that the next touch
+ * tries again. */
 static void poison(struct vm_fileh *h, uintptr_t addr, int err)
 {
 	struct uffdio_poison p = {.range = {addr, VM_PAGE}};

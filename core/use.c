@@ -12,7 +12,8 @@
  *	the last one out CLOSED, nobody there  -> CLOSED EXCLUSIVE: the mapping is given back
  *
  * Each arrow is one compare-and-swap, so that of several who leave exactly one finds itself the last, and who
- * is refused was never there. One who resizes is a user, too, until it is done: the view does not go under it.
+ * is refused was never there. One who resizes is a user, too, until it is done: the view does not go under
+ * it.
  */
 #include "internal.h"
 #include <errno.h>

@@ -139,8 +139,8 @@ static int file_changed(struct vm_bigfile *f, int accept)
 
 	if (changed < 0 || !accept)
 		return changed;
-	/* What others wrote must not be undone by replaying what we committed before: the journal starts over. Also
-	 * when no change is seen: who asks knows better than a clock that ticks. */
+	/* What others wrote must not be undone by replaying what we committed before: the journal starts
+	 * over. Also when no change is seen: who asks knows better than a clock that ticks. */
 	err = pol_file_leave(f);
 	if (!err)
 		err = pol_file_checkpoint(f);
@@ -188,7 +188,8 @@ int pol_file_reserve(struct vm_bigfile *f, uint64_t off, uint64_t len)
 	return err;
 }
 
-/* What it was before must not become ours together with the new times; an error is found by the next commit again. */
+/* What it was before must not become ours together with the new times; an error is found by the next commit
+ * again. */
 void pol_file_times(struct vm_bigfile *f, int done)
 {
 	if (!done)
@@ -197,8 +198,9 @@ void pol_file_times(struct vm_bigfile *f, int done)
 		(void)pol_file_leave(f);
 }
 
-/* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. Also when there are
- * others: as long as one has the journal open its lock keeps it there, and of several that end at once none is the last. */
+/* The process may end now: nothing is in the journal that matters, and the next begin makes a new one. Also
+ * when there are others: as long as one has the journal open its lock keeps it there, and of several that end
+ * at once none is the last. */
 int pol_file_idle(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
@@ -276,7 +278,8 @@ static int file_getsize(struct vm_bigfile *f, uint64_t *ret_size)
 	return changed < 0 ? changed : pol_file_size(f, ret_size);
 }
 
-/* The journal that another process began: by its name, or from who has it, when that has another place for it. */
+/* The journal that another process began: by its name, or from who has it, when that has another place for
+ * it. */
 static int open_beside(struct vm_bigfile *f, int *home)
 {
 	int fd = vm_sys->openat(AT_FDCWD, pol_file_priv(f)->jpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
@@ -315,7 +318,8 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 	return vm_journal_read(&p->j, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
 }
 
-/* The first extent in [*start, *stop), or -ENXIO. Not by SEEK_DATA: the descriptor's position is the program's. */
+/* The first extent in [*start, *stop), or -ENXIO. Not by SEEK_DATA: the descriptor's position is the
+ * program's. */
 static int next_extent(int fd, uint64_t *start, uint64_t *stop)
 {
 	char room[sizeof(struct fiemap) + sizeof(struct fiemap_extent)] __attribute__((aligned(8))) = {0};

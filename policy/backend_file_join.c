@@ -79,7 +79,8 @@ static bool is_ours(const struct vm_bigfile *f, const struct pol_snapshots *all)
 	       all->len == sizeof(*all) && all->dev == f->dev && all->ino == f->ino;
 }
 
-/* By a descriptor of its own: a child's mapping keeps the open file that it was made by, and would keep the locks. */
+/* By a descriptor of its own: a child's mapping keeps the open file that it was made by, and would keep the
+ * locks. */
 static int map_all(int dirfd, const char *name, struct pol_snapshots **ret)
 {
 	int fd = vm_sys->openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
@@ -163,7 +164,8 @@ void pol_snapshot_leave(struct vm_bigfile *f)
 	pol_file_free(f);
 }
 
-/* Writers that were killed, and readers that stayed: then nobody emptied the journal. Where this is not allowed it stays. */
+/* Writers that were killed, and readers that stayed: then nobody emptied the journal. Where this is not
+ * allowed it stays. */
 static void recover_for_the_dead(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = pol_file_priv(f);

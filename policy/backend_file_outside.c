@@ -2,12 +2,12 @@
 /*
  * Was the file changed by somebody else? Told by its size and time of modification, against what we left.
  *
- * Asking for the time has a price: since Linux 6.13 a file whose time was asked for gets a new, fine one at its next
- * write, and so does every other file from then on; then each sync has an inode to write, which doubles the cost of
- * a small commit. So nobody asks after each write of ours. What is remembered instead is between which instants our
- * writes were made: a time in there is ours. And we look at most once a millisecond. So a change from outside goes
- * unnoticed when it is made within one tick of the kernel's clock (1 to 10 ms) of a commit of ours, as it did on all
- * kernels before.
+ * Asking for the time has a price: since Linux 6.13 a file whose time was asked for gets a new, fine one at
+ * its next write, and so does every other file from then on; then each sync has an inode to write, which
+ * doubles the cost of a small commit. So nobody asks after each write of ours. What is remembered instead is
+ * between which instants our writes were made: a time in there is ours. And we look at most once a
+ * millisecond. So a change from outside goes unnoticed when it is made within one tick of the kernel's clock
+ * (1 to 10 ms) of a commit of ours, as it did on all kernels before.
  */
 #define _GNU_SOURCE 1
 #include "backend_file.h"

@@ -78,8 +78,8 @@ void pol_snapshot_let_go(struct vm_bigfile *f);
 
 /* ---- backend_file_join.c ---- */
 
-/* Become one of them. Afterwards the lock is held, and pol_snapshot_begin_hold is due, before which the first one sees
- * to the storage. */
+/* Become one of them. Afterwards the lock is held, and pol_snapshot_begin_hold is due, before which the first
+ * one sees to the storage. */
 int pol_snapshot_join(struct vm_bigfile *f, bool *ret_first);
 /* f->priv is freed, and with it the lock. */
 void pol_snapshot_leave(struct vm_bigfile *f);

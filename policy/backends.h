@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The operations named by a rule's backend ("file", "plugin"), or NULL. For plugin, arg is "SO[:ARG]": the object is
- * loaded (RTLD_LOCAL) and *ret_arg becomes its own argument; NULL with a line in err when it cannot be. */
+/* The operations named by a rule's backend ("file", "plugin"), or NULL. For plugin, arg is "SO[:ARG]": the
+ * object is loaded (RTLD_LOCAL) and *ret_arg becomes its own argument; NULL with a line in err when it cannot
+ * be. */
 const struct vm_backend_ops *pol_backend_get(const char *name, const char *arg, const char **ret_arg, char *err,
 					     size_t errlen);
 
@@ -22,11 +23,11 @@ extern const struct vm_backend_ops pol_backend_file_snapshot;
 bool pol_snapshot_has_somebody(dev_t dev, ino_t ino);
 /* What those who were killed left in the runtime directory goes. */
 void pol_snapshot_sweep(dev_t dev, ino_t ino);
-/* The process is about to end: as the last one it leaves nothing in the runtime directory. What it may yet commit meets the
- * journal's lock. */
+/* The process is about to end: as the last one it leaves nothing in the runtime directory. What it may yet
+ * commit meets the journal's lock. */
 void pol_snapshot_end(struct vm_bigfile *f);
-/* In a forked child: it has its parent's, and locks of its own. is_open: else another thread of the parent was about to open it,
- * and here nobody is. */
+/* In a forked child: it has its parent's, and locks of its own. is_open: else another thread of the parent
+ * was about to open it, and here nobody is. */
 void pol_snapshot_fork_child(struct vm_bigfile *f, bool is_open);
 
 /* Is it one of these two? */
@@ -34,7 +35,8 @@ bool pol_backend_is_file(const struct vm_bigfile *f);
 /* Did an apply fail, so that the journal holds what the file does not? */
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
 
-/* The journal's descriptor, which stays the backend's, or -1; and is fd the journal that all who share f have? */
+/* The journal's descriptor, which stays the backend's, or -1; and is fd the journal that all who share f
+ * have? */
 int pol_backend_file_journal(const struct vm_bigfile *f);
 bool pol_backend_file_is_journal(const struct vm_bigfile *f, int fd);
 
@@ -57,9 +59,9 @@ struct pol_journal_report {
 	char text[400];	      /* the whole story in one line */
 };
 /* path: canonical path of the data file. dir: the rule's journal directory or NULL. progress may be NULL.
- * check changes nothing. recover replays, syncs the file, removes the journal. 0 when the question was answered
- * (state says how), -errno when it could not be (report->text has the context); recover: -EUCLEAN for DAMAGED
- * and FOREIGN, -EBUSY for IN_USE. */
+ * check changes nothing. recover replays, syncs the file, removes the journal. 0 when the question was
+ * answered (state says how), -errno when it could not be (report->text has the context); recover: -EUCLEAN
+ * for DAMAGED and FOREIGN, -EBUSY for IN_USE. */
 typedef void pol_progress_fn(uint64_t done, uint64_t total, void *arg);
 int pol_journal_check(const char *path, const char *dir, struct pol_journal_report *ret);
 int pol_journal_recover(const char *path, const char *dir, pol_progress_fn *progress, void *arg,

@@ -69,7 +69,8 @@ struct pol_config {
 
 /* Read environment, file, and extra (NULL-terminated KEY=VALUE of the command line, may be NULL).
  * 0, or -EINVAL with one line in err: file, line, key, and what is allowed. The result is allocated once and
- * stays for the life of the process. The line has no "txmap: " before it and no newline. environ-like envp is given so that tests need no setenv. */
+ * stays for the life of the process. The line has no "txmap: " before it and no newline. environ-like envp is
+ * given so that tests need no setenv. */
 int pol_config_load(char *const *envp, const char *const *extra, const struct pol_config **ret, char *err,
 		    size_t errlen);
 
@@ -84,8 +85,8 @@ const char *pol_opt_values(enum pol_opt o);
 const char *pol_opt_meaning(enum pol_opt o);
 const char *pol_origin_name(enum pol_origin o);
 
-/* "64M" -> bytes; K M G T, powers of 1024. "5s", "200ms", "1m" -> microseconds. "USR1", "SIGUSR1", "RTMIN+3" -> number.
- * 0 or -EINVAL. */
+/* "64M" -> bytes; K M G T, powers of 1024. "5s", "200ms", "1m" -> microseconds. "USR1", "SIGUSR1", "RTMIN+3"
+ * -> number. 0 or -EINVAL. */
 int pol_parse_size(const char *text, uint64_t *ret);
 int pol_parse_time(const char *text, uint64_t *ret_usec);
 int pol_parse_signal(const char *text, int *ret_signo);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Between control*.c; share*.c uses the sockets, backend_file_join.c the runtime directory. Nobody else includes this. */
+/* Between control*.c; share*.c uses the sockets, backend_file_join.c the runtime directory. Nobody else
+ * includes this. */
 #ifndef POL_CONTROL_PRIV_H
 #define POL_CONTROL_PRIV_H
 
@@ -66,8 +67,8 @@ void pol_client_close(struct pol_client *c);
 
 /* ---- control_socket.c ---- */
 
-/* The runtime directory, when nobody else can put anything there. 0, or -errno with the reason in why. The descriptor is the
- * caller's to close. */
+/* The runtime directory, when nobody else can put anything there. 0, or -errno with the reason in why. The
+ * descriptor is the caller's to close. */
 int pol_runtime_dir_open(const char *dir, bool create, int *ret_fd, char *why, size_t whylen);
 /* A socket of ours, non-blocking: its number, or -errno. */
 int pol_socket_new(int type);
@@ -79,8 +80,8 @@ void pol_socket_unlink_as(const char *dir, const char *name);
 /* Create dir if need be and listen at dir/PID.sock. 0 and a descriptor, or -errno with the reason in why. */
 int pol_socket_listen(const char *dir, pid_t pid, int *ret_fd, char *why, size_t whylen);
 void pol_socket_unlink(const char *dir, pid_t pid);
-/* Is process pid no more? Then its sockets go. A number that is nobody's here may be somebody's in another PID namespace: who
- * listens lives. */
+/* Is process pid no more? Then its sockets go. A number that is nobody's here may be somebody's in another
+ * PID namespace: who listens lives. */
 bool pol_socket_forget(int dirfd, pid_t pid);
 /* May the process at the other end give orders? */
 bool pol_socket_peer_is_allowed(int fd);

@@ -22,8 +22,9 @@ bool pol_has_live(void)
 	return __atomic_load_n(&nlive, __ATOMIC_ACQUIRE);
 }
 
-/* A descriptor of the file for us, at home. A duplicate of the program's does: we use offsets of our own, and do not heed
- * O_APPEND. Nothing is closed on the way, since any close of the file would drop the program's fcntl locks on it. */
+/* A descriptor of the file for us, at home. A duplicate of the program's does: we use offsets of our own, and
+ * do not heed O_APPEND. Nothing is closed on the way, since any close of the file would drop the program's
+ * fcntl locks on it. */
 static int get_descriptor(int fd, bool for_writing, int *home)
 {
 	int fl = vm_sys->fcntl(fd, F_GETFL, 0);
@@ -44,8 +45,8 @@ static int get_descriptor(int fd, bool for_writing, int *home)
 	return vm_fd_adopt_in_place(home);
 }
 
-/* A descriptor of m that will do. Once there it stays as long as the program has one, also when m cannot be managed
- * after all: closing it would drop the program's fcntl locks on the file. */
+/* A descriptor of m that will do. Once there it stays as long as the program has one, also when m cannot be
+ * managed after all: closing it would drop the program's fcntl locks on the file. */
 static int need_descriptor(struct pol_file *m, int fd, bool for_writing)
 {
 	int err;
@@ -73,7 +74,8 @@ static bool is_mixed(const struct pol_file *m)
 	return mixed;
 }
 
-/* Both kinds let others know of them before they look for the other kind: of two that come at once one at least sees it. */
+/* Both kinds let others know of them before they look for the other kind: of two that come at once one at
+ * least sees it. */
 static int open_by_share(struct pol_file *m, const char *arg, struct vm_fileh **ret_h)
 {
 	int err;
@@ -190,8 +192,8 @@ static void adopt_private(struct pol_file *m)
 			m->path, pol_errno_name(err));
 }
 
-/* Calls that found m not live, and went to the file, may have been on their way: nothing is stored yet, what they did counts.
- * Where others have it, a change is one from outside, which is theirs to find. */
+/* Calls that found m not live, and went to the file, may have been on their way: nothing is stored yet, what
+ * they did counts. Where others have it, a change is one from outside, which is theirs to find. */
 static void take_in_late_calls(struct pol_file *m)
 {
 	struct vm_dropped d;

@@ -167,7 +167,8 @@ static int discover_locked(int fd, const struct stat *st, struct pol_file **ret_
 	struct pol_file *m;
 	int err;
 
-	/* a file without a name goes with its last descriptor: there is nothing to recover, and no name for a journal */
+	/* a file without a name goes with its last descriptor: there is nothing to recover, and no name for a
+	 * journal */
 	if (S_ISDIR(st->st_mode) || !st->st_nlink || !pol_path_of_fd(fd, path))
 		return 0;
 	rule = pol_config_rule(pol_config_get(), path);
@@ -264,8 +265,8 @@ static void free_if_unused_locked(struct pol_file *m)
 	pol_list_remove_locked(m);
 }
 
-/* The program's last use may just have gone. The release is done when its call returns: whoever is at work on the file,
- * as the helper thread with its timers, is waited for. */
+/* The program's last use may just have gone. The release is done when its call returns: whoever is at work on
+ * the file, as the helper thread with its timers, is waited for. */
 static int end_of_use_locked(struct pol_file *m)
 {
 	int err = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The managed files of this process, and what can be done to them from outside (control socket, signals, timers). */
+/* The managed files of this process, and what can be done to them from outside (control socket, signals,
+ * timers). */
 #ifndef POL_MANAGED_H
 #define POL_MANAGED_H
 
@@ -36,7 +37,8 @@ void pol_managed_discard(const char *path, struct pol_result *ret);
 void pol_managed_invalidate(const char *path, uint64_t off, uint64_t len, struct pol_result *ret);
 /* Calls fn for each managed file, in the order of first use. */
 void pol_managed_status(void (*fn)(const struct pol_file_status *st, void *arg), void *arg);
-/* Timers (interval, checkpoint at idle, dirty limit). Returns microseconds until it wants to be called again, or -1. */
+/* Timers (interval, checkpoint at idle, dirty limit). Returns microseconds until it wants to be called again,
+ * or -1. */
 int64_t pol_managed_tick(void);
 /* Work that a signal or MS_ASYNC left for the helper thread. */
 void pol_managed_deferred(void);

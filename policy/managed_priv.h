@@ -79,7 +79,8 @@ uint64_t pol_now_usec(int clock);
 
 /* pol_file_put by whoever took mappings away: the release that may be due is done on return. */
 void pol_file_put_last(struct pol_file *m);
-/* The canonical path behind fd, PATH_MAX + 1 bytes; " (deleted)" follows a name that is gone. false: it has none. */
+/* The canonical path behind fd, PATH_MAX + 1 bytes; " (deleted)" follows a name that is gone. false: it has
+ * none. */
 bool pol_path_of_fd(int fd, char *ret_path);
 /* m has its path from now on: other live files of this process that had it, and their journals, make way. */
 void pol_file_take_path(struct pol_file *m);
@@ -92,7 +93,8 @@ int pol_may_have_size(struct pol_file *m, uint64_t size);
 int pol_room(struct pol_file *m, uint64_t off, uint64_t len, uint64_t *ret_room);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
-/* A private mapping of a file that is not live is left to the kernel; when the file goes live it becomes one of ours. */
+/* A private mapping of a file that is not live is left to the kernel; when the file goes live it becomes one
+ * of ours. */
 void pol_left_private(void);
 /* Is nobody using it any more? Lock held. */
 bool pol_file_is_due_locked(const struct pol_file *m);
@@ -102,13 +104,15 @@ int pol_file_end_locked(struct pol_file *m);
 int pol_file_recover(const struct pol_file *m);
 /* m is not live, and the program has no descriptor of it: ours go. */
 void pol_file_drop_descriptors(struct pol_file *m);
-/* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts, logs. */
+/* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts,
+ * logs. */
 int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
 /* If m's rule says that changes by others are seen: look for one now. Logs. */
 void pol_see_change(struct pol_file *m);
 /* The file of a handle, with a reference, or NULL. */
 struct pol_file *pol_file_of_handle(struct vm_fileh *h);
-/* The live file after prev (NULL: the first), with a reference; prev's is given back. NULL: there are no more. */
+/* The live file after prev (NULL: the first), with a reference; prev's is given back. NULL: there are no
+ * more. */
 struct pol_file *pol_file_next(struct pol_file *prev);
 /* Note and log that what failed for m, by -errno. */
 void pol_file_failed(struct pol_file *m, const char *what, int err);

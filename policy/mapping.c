@@ -110,8 +110,8 @@ static bool is_ordinary(size_t len, int prot, int flags, int accmode, off_t off)
 	return accmode == O_RDWR || (accmode == O_RDONLY && (type == MAP_PRIVATE || !(prot & PROT_WRITE)));
 }
 
-/* What mmap(2) itself says, by a mapping of the file that goes at once. With a fixed address, it is only asked for one that
- * it refuses in any case, or at another place: what is there must stay. */
+/* What mmap(2) itself says, by a mapping of the file that goes at once. With a fixed address, it is only
+ * asked for one that it refuses in any case, or at another place: what is there must stay. */
 static int ask_kernel(int fd, void *addr, size_t len, int prot, int flags, int accmode, off_t off)
 {
 	int type = flags & MAP_TYPE, err;
@@ -249,7 +249,8 @@ void pol_mapped_other(void *addr, size_t len)
 
 /* ---- the others ---- */
 
-/* On Linux this flag never drops a store; nor does it here, but what others committed of a page with stores is in conflict. */
+/* On Linux this flag never drops a store; nor does it here, but what others committed of a page with stores
+ * is in conflict. */
 static int invalidate_clean(struct pol_file *m)
 {
 	int err = vm_fileh_invalidate(m->h, 0, 0, VM_DIRTY_KEEP, NULL);

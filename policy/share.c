@@ -7,8 +7,8 @@
  *	nobody?		   recover what a crash left, open
  *	enter ourselves, unlock
  *
- * and at the end, under the same lock: nobody is given it any more, close, take ourselves out. So whoever gets descriptors
- * attaches before we can be the last one who closes.
+ * and at the end, under the same lock: nobody is given it any more, close, take ourselves out. So whoever
+ * gets descriptors attaches before we can be the last one who closes.
  */
 #include "share.h"
 #include "backends.h"
@@ -82,8 +82,8 @@ static int ask(const struct pol_file *m, const struct pol_registry *r, int32_t e
 	return got;
 }
 
-/* A handle from one of them. 1: *ret_h; 0: nobody has it; -errno: somebody has, and it cannot be shared. Those that are gone are
- * taken out. */
+/* A handle from one of them. 1: *ret_h; 0: nobody has it; -errno: somebody has, and it cannot be shared.
+ * Those that are gone are taken out. */
 static int attach(struct pol_file *m, const char *arg, struct pol_registry *r, struct vm_fileh **ret_h)
 {
 	uint64_t until = pol_now_usec(CLOCK_MONOTONIC) + ASK_MSEC * UINT64_C(1000);

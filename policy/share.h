@@ -13,8 +13,9 @@ int pol_share_open(struct pol_file *m, const char *arg, struct vm_fileh **ret_h)
 int pol_share_close(struct pol_file *m, struct vm_fileh *h);
 /* Does some live process of this user have the file? */
 bool pol_share_has_somebody(dev_t dev, ino_t ino);
-/* fd is of m, which is not live here and may be so in another process: then it becomes so here, too, and what is done by fd
- * agrees with the mappings there. Is m live now? When it cannot be, that is logged, and the call goes to the file. */
+/* fd is of m, which is not live here and may be so in another process: then it becomes so here, too, and what
+ * is done by fd agrees with the mappings there. Is m live now? When it cannot be, that is logged, and the
+ * call goes to the file. */
 bool pol_share_join(struct pol_file *m, int fd);
 /* The journal of f, from who has it open: at *home, adopted. -ENOENT: nobody gave it. No lock held. */
 int pol_share_fetch_journal(const struct vm_bigfile *f, int *home);
@@ -23,7 +24,8 @@ void pol_share_fork_child(void);
 /* Before the process ends: what it has it has no more. */
 void pol_share_stop(void);
 
-/* ---- share_registry.c: a file in the runtime directory, for each managed file: the processes that have it ---- */
+/* ---- share_registry.c: a file in the runtime directory, for each managed file: the processes that have it
+ * ---- */
 
 #define POL_REGISTRY_MAX (VM_MAX_OTHERS + 1)
 struct pol_registry {
@@ -35,7 +37,8 @@ struct pol_registry {
 	int32_t pids[POL_REGISTRY_MAX]; /* negative: it was entered by another one, and may not listen yet */
 	unsigned n;
 };
-/* From here to unlock no other process, and no other thread of this one, looks or changes. msec: how long it is waited for,
+/* From here to unlock no other process, and no other thread of this one, looks or changes. msec: how long it
+ * is waited for,
  * -EBUSY. */
 int pol_registry_lock(dev_t dev, ino_t ino, unsigned msec, struct pol_registry *ret);
 void pol_registry_add(struct pol_registry *r, int32_t pid);
@@ -77,9 +80,9 @@ int pol_share_listen(void);
 bool pol_share_listens(void);
 void pol_share_listen_fork_child(void);
 void pol_share_listen_end(void);
-/* Ask process pid: 1: here they are, close-on-exec, and the caller's to close; 0: it does not have the file, or is gone; -errno:
- * it lives and gave no answer that means anything (-ETIMEDOUT, -EPROTO), or its own error. what: NOTHING asks only whether
- * somebody is there. */
+/* Ask process pid: 1: here they are, close-on-exec, and the caller's to close; 0: it does not have the file,
+ * or is gone; -errno: it lives and gave no answer that means anything (-ETIMEDOUT, -EPROTO), or its own
+ * error. what: NOTHING asks only whether somebody is there. */
 int pol_share_ask(int dirfd, int32_t pid, dev_t dev, ino_t ino, enum pol_share_what what, int *ret_fds);
 /* What others are given; pol_lock held. *ret_n descriptors, which stay ours. -ENOENT: we do not have it. */
 int pol_share_give(dev_t dev, ino_t ino, enum pol_share_what what, int *ret_fds, unsigned *ret_n);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Might another process have a file of ours live? A page of counts, RUNTIME_DIR/shares, mapped by all processes of the user that
- * know a file by a rule: how many registries there are of each class of files. So a descriptor of a file that is not mapped here
- * costs a look into memory, and only where that says "maybe" the registry is read. It says so too often when all who had a
- * file were killed, never too seldom: registries are counted before they get their first entry.
+ * Might another process have a file of ours live? A page of counts, RUNTIME_DIR/shares, mapped by all
+ * processes of the user that know a file by a rule: how many registries there are of each class of files. So
+ * a descriptor of a file that is not mapped here costs a look into memory, and only where that says "maybe"
+ * the registry is read. It says so too often when all who had a file were killed, never too seldom:
+ * registries are counted before they get their first entry.
  */
 #include "control_priv.h"
 #include "share.h"
@@ -88,7 +89,8 @@ bool pol_hint_maybe(dev_t dev, ino_t ino)
 	return h && __atomic_load_n(count_of(h, dev, ino), __ATOMIC_ACQUIRE);
 }
 
-/* Down to nothing and not below: registries that were counted in a file that was removed are none of this one's. */
+/* Down to nothing and not below: registries that were counted in a file that was removed are none of this
+ * one's. */
 #define ADD(n, by)                                                                                           \
 	({                                                                                                   \
 		__typeof__(*(n)) was = __atomic_load_n(n, __ATOMIC_RELAXED);                                 \

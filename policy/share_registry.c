@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has a file: RUNTIME_DIR/share-DEV-INO, a process id a line. A process enters itself while it holds the file's flock, from
- * before it looks who has it until it has a handle: so two newcomers cannot both begin an overlay. Who left takes itself out,
- * the last one removes the file; who was killed stays there until somebody asks it and finds nobody.
+ * Who has a file: RUNTIME_DIR/share-DEV-INO, a process id a line. A process enters itself while it holds the
+ * file's flock, from before it looks who has it until it has a handle: so two newcomers cannot both begin an
+ * overlay. Who left takes itself out, the last one removes the file; who was killed stays there until
+ * somebody asks it and finds nobody.
  */
 #define _GNU_SOURCE 1
 #include "control_priv.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors from one process to another: RUNTIME_DIR/PID.share, a Unix socket of packets. One packet asks, one answers.
+ * Descriptors from one process to another: RUNTIME_DIR/PID.share, a Unix socket of packets. One packet asks,
+ * one answers.
  *
- * Not the control socket: that one may be switched off, and its thread may wait for a commit of just the process that asks
- * here. This thread waits for nobody. And since the socket is there exactly as long as the process runs this program,
- * whether somebody listens says who is alive, also of one that is stopped.
+ * Not the control socket: that one may be switched off, and its thread may wait for a commit of just the
+ * process that asks here. This thread waits for nobody. And since the socket is there exactly as long as the
+ * process runs this program, whether somebody listens says who is alive, also of one that is stopped.
  */
 #define _GNU_SOURCE 1
 #include "control_priv.h"
@@ -270,7 +271,8 @@ int pol_share_ask(int dirfd, int32_t pid, dev_t dev, ino_t ino, enum pol_share_w
 	const struct request q = {.magic = MAGIC, .version = VERSION, .dev = dev, .ino = ino, .what = (uint32_t)what};
 	int s, err, saved = errno;
 
-	/* who closes without an answer has just ended, or begins another program: then nobody listens the next time */
+	/* who closes without an answer has just ended, or begins another program: then nobody listens the
+	 * next time */
 	for (int i = 0; i < 3; i++) {
 		err = dial(dirfd, pid, &s);
 		if (err)

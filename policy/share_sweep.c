@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What processes that were killed left in the runtime directory: their sockets, and registries that nobody is in any more. Whoever
- * meets such a thing takes it away; but one of a file that is never used again, nobody meets. So now and then a process that
- * starts looks through all of it.
+ * What processes that were killed left in the runtime directory: their sockets, and registries that nobody is
+ * in any more. Whoever meets such a thing takes it away; but one of a file that is never used again, nobody
+ * meets. So now and then a process that starts looks through all of it.
  */
 #define _GNU_SOURCE 1
 #include "backends.h"

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-/* A commit of its own waits for the disk where the program asked for that; the others may be lazy. An end of use
- * publishes only what this process stored itself: a reader's exit must not publish a writer's half-done update. */
+/* A commit of its own waits for the disk where the program asked for that; the others may be lazy. An end of
+ * use publishes only what this process stored itself: a reader's exit must not publish a writer's half-done
+ * update. */
 static const struct trigger {
 	enum pol_event setting; /* the rule must list this one */
 	bool asked;		/* the program waits for the disk, also with durability=lazy */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Exports the aliases of one family of calls.def, in the file that defines SHIM_TAKE_<FAMILY>(x) as x, and gives
- * each call its hidden name (own.h). The asm label keeps the names away from libc's declarations of them, and so
- * from their attributes. */
+/* Exports the aliases of one family of calls.def, in the file that defines SHIM_TAKE_<FAMILY>(x) as x, and
+ * gives each call its hidden name (own.h). The asm label keeps the names away from libc's declarations of
+ * them, and so from their attributes. */
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif

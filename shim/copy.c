@@ -24,7 +24,8 @@ extern const char shim_guarded_start[], shim_guarded_end[];
 
 /* clang-format off */
 #if defined(__x86_64__)
-/* What is done is told by where dst stands: rdi, in r8 where it will. Words first: an int is stored in one piece. */
+/* What is done is told by where dst stands: rdi, in r8 where it will. Words first: an int is stored in one
+ * piece. */
 __asm__(".text\n"
 	FUNCTION("shim_guarded_store")
 	"	lea 1(%rdi), %r8\n"

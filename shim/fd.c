@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known about each descriptor number. The words are read without a lock: unknown, foreign, or the managed
- * file. A managed word stands for one count of that file's descriptors.
+ * What is known about each descriptor number. The words are read without a lock: unknown, foreign, or the
+ * managed file. A managed word stands for one count of that file's descriptors.
  *
  * A file found in the table stays valid only while the lock is held: close takes the word out under it before
  * it gives the count back. So: lock, look again, take a reference, unlock.
@@ -135,8 +135,8 @@ struct pol_file *shim_fd_get(int fd)
 	return m;
 }
 
-/* What fd is has to be found out: inherited, received, or opened inside libc, or files got names since. Two threads
- * that look at once both count; the loser gives its count back. seen: what was known. */
+/* What fd is has to be found out: inherited, received, or opened inside libc, or files got names since. Two
+ * threads that look at once both count; the loser gives its count back. seen: what was known. */
 static void look(int fd, uintptr_t seen)
 {
 	uintptr_t found = foreign();

@@ -5,7 +5,8 @@
 
 #include "enter.h"
 
-/* What is known about a descriptor number: nothing; that it is not managed, and since when; or the managed file. */
+/* What is known about a descriptor number: nothing; that it is not managed, and since when; or the managed
+ * file. */
 #define SHIM_FD_UNKNOWN ((uintptr_t)0)
 #define SHIM_FD_IS_FILE(word) ((word) && !((word)&1))
 /* Files got names, or one became managed: what was not may be since. Moves by 2, and is odd: no pointer. */

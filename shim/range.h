@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is an address ours? Asked before nearly every call, so most answers come from the spans in which something was ever
- * mapped, without a lock; only within one policy is asked, and that has to be entered.
+ * Is an address ours? Asked before nearly every call, so most answers come from the spans in which something
+ * was ever mapped, without a lock; only within one policy is asked, and that has to be entered.
  */
 #ifndef SHIM_RANGE_H
 #define SHIM_RANGE_H

@@ -134,8 +134,9 @@ void shim_start(void)
 		if (!getauxval(AT_SECURE) && is_in_front() && pol_start() > 0) {
 			st = SHIM_ACTIVE;
 			atomic_store(&our_pid, getpid());
-			/* First registered: run last before the fork, first after it, last at quick_exit. As of no object: what
-			 * pthread_atfork registers goes when exit runs our destructor, and other threads fork until the end. */
+			/* First registered: run last before the fork, first after it, last at quick_exit. As
+			 * of no object: what pthread_atfork registers goes when exit runs our destructor, and
+			 * other threads fork until the end. */
 			(void)__register_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child, NULL);
 			(void)at_quick_exit(shim_exiting);
 			pol_set_signals_hook(shim_signals_sync);

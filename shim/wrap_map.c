@@ -18,8 +18,8 @@ static bool touches(const void *addr, size_t len)
 	return !shim_is_quiet() && shim_range_is_managed(addr, len);
 }
 
-/* Not ours: libc's. But ours below it ends when the address is fixed, or was unmapped behind our back when the kernel
- * found it free. */
+/* Not ours: libc's. But ours below it ends when the address is fixed, or was unmapped behind our back when
+ * the kernel found it free. */
 static void *map_foreign(void *addr, size_t len, int prot, int flags, int fd, off_t off)
 {
 	struct shim_scope s;

@@ -155,7 +155,8 @@ static bool is_done(const struct rw *rw, ssize_t *ret)
 	return true;
 }
 
-/* None of it is ours. What most calls are: so no more than a look. The buffer as a number: it is not read here. */
+/* None of it is ours. What most calls are: so no more than a look. The buffer as a number: it is not read
+ * here. */
 static inline bool is_plain(int fd, uintptr_t buf, size_t len)
 {
 	return shim_is_idle() || (shim_fd_is_foreign(fd) && !shim_buf_is_managed((void *)buf, len)) || pol_nlive() == 0;

@@ -92,7 +92,8 @@ static inline int vm_sys_err(const void *addr)
 	return (uintptr_t)addr >= (uintptr_t)-4095 ? (int)(intptr_t)addr : 0;
 }
 
-/* mmap(2) of memory for ourselves, and a growth of it that may move it: not where the program's holes are (own.c). */
+/* mmap(2) of memory for ourselves, and a growth of it that may move it: not where the program's holes are
+ * (own.c). */
 void *vm_own_map(size_t len, int prot, int flags, int fd, off_t off);
 void *vm_own_grow(void *p, size_t len, size_t new_len);
 

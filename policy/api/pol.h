@@ -33,7 +33,8 @@ void pol_fork_child(void);
 /* What only the shim can see of the program's surroundings, as a warning: "OBJECT: TEXT". */
 void pol_warn(const char *object, const char *text);
 
-/* The main thread is about to end, and the process with it once all others have, too: those of ours do not count. */
+/* The main thread is about to end, and the process with it once all others have, too: those of ours do not
+ * count. */
 void pol_main_thread_ends(void);
 
 /* The events of policy/trigger.c that may commit. */
@@ -59,10 +60,11 @@ int pol_event_all(enum pol_event ev);
 
 /* ---- descriptors ---- */
 
-/* A descriptor of the program was just opened (or is looked at for the first time): does a rule match its file?
- * 0 and *ret_m = NULL: no. A file: yes, counted as one more descriptor of it, until pol_fd_close; the result is 1 when
- * none of it was known before, by whatever name: a journal left by a crash was replayed then, and what is wrong with it is in
- * the log. That a file cannot be managed is told by pol_mmap. -errno: there is no memory to know it. */
+/* A descriptor of the program was just opened (or is looked at for the first time): does a rule match its
+ * file? 0 and *ret_m = NULL: no. A file: yes, counted as one more descriptor of it, until pol_fd_close; the
+ * result is 1 when none of it was known before, by whatever name: a journal left by a crash was replayed
+ * then, and what is wrong with it is in the log. That a file cannot be managed is told by pol_mmap. -errno:
+ * there is no memory to know it. */
 int pol_fd_open(int fd, struct pol_file **ret_m);
 /* One more descriptor of m (dup). */
 void pol_fd_dup(struct pol_file *m);
@@ -71,16 +73,16 @@ void pol_fd_dup(struct pol_file *m);
 int pol_fd_close(struct pol_file *m);
 /* The same for the descriptor fd, with which locks of the program may go. */
 int pol_fd_close_locked(struct pol_file *m, int fd);
-/* Path about to be opened with O_TRUNC, or truncate(2)'d: the managed file with a live handle behind it, counted
- * as by pol_fd_open, or NULL. */
+/* Path about to be opened with O_TRUNC, or truncate(2)'d: the managed file with a live handle behind it,
+ * counted as by pol_fd_open, or NULL. */
 struct pol_file *pol_file_of_path(int dirfd, const char *path, bool follow);
 /* The same for a file that was looked up already. */
 struct pol_file *pol_file_of_stat(const struct stat *st);
 /* Could a file of this inode number be found by that? Lock-free. */
 bool pol_inode_may_be_known(ino_t ino);
-/* Names are about to change: old becomes new (which goes, or with RENAME_EXCHANGE becomes old), or with new = NULL old
- * goes. The journals of live files go by their names: these files are held until pol_rename_end, which is told whether
- * it happened. -errno: it must not. */
+/* Names are about to change: old becomes new (which goes, or with RENAME_EXCHANGE becomes old), or with new =
+ * NULL old goes. The journals of live files go by their names: these files are held until pol_rename_end,
+ * which is told whether it happened. -errno: it must not. */
 struct pol_rename {
 	struct pol_file *m[2]; /* either may be NULL */
 };
@@ -89,20 +91,20 @@ void pol_rename_end(struct pol_rename *r, bool done);
 /* Counted reference while the shim works with m. */
 void pol_file_get(struct pol_file *m);
 void pol_file_put(struct pol_file *m);
-/* A stdio stream that nobody sees is about to be, or is, on m. -EOPNOTSUPP, said in the log: m is live, and what goes
- * through the stream would pass the mappings by. */
+/* A stdio stream that nobody sees is about to be, or is, on m. -EOPNOTSUPP, said in the log: m is live, and
+ * what goes through the stream would pass the mappings by. */
 int pol_file_has_stream(struct pol_file *m);
-/* Does m have a live handle (was it ever mapped, here or by a process that it is shared with)? Without one, descriptor calls go
- * to libc. fd is of it. Cheap when nobody has it live. */
+/* Does m have a live handle (was it ever mapped, here or by a process that it is shared with)? Without one,
+ * descriptor calls go to libc. fd is of it. Cheap when nobody has it live. */
 bool pol_file_is_live(struct pol_file *m, int fd);
-/* Number of live files in the process, and one more when another process may have one live that this one has open;
- * lock-free. 0: the shim has nothing to look up. */
+/* Number of live files in the process, and one more when another process may have one live that this one has
+ * open; lock-free. 0: the shim has nothing to look up. */
 unsigned pol_nlive(void);
 
 /* ---- calls on a descriptor of a live file ---- */
 
-/* fd is the program's descriptor: it carries the file position and flags (O_APPEND, O_DSYNC). off < 0: use and move
- * the position. flags: RWF_*. Bytes or -errno. */
+/* fd is the program's descriptor: it carries the file position and flags (O_APPEND, O_DSYNC). off < 0: use
+ * and move the position. flags: RWF_*. Bytes or -errno. */
 ssize_t pol_read(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off, int flags);
 ssize_t pol_write(struct pol_file *m, int fd, const struct iovec *iov, int niov, off_t off, int flags);
 off_t pol_lseek(struct pol_file *m, int fd, off_t off, int whence);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that does what its stdin says, one order a line, and answers each with a line: "ok", a value, or the
- * name of an errno or signal. It knows nothing of txmap. Numbers take K M G.
+ * A program that does what its stdin says, one order a line, and answers each with a line: "ok", a value, or
+ * the name of an errno or signal. It knows nothing of txmap. Numbers take K M G.
  *
  *	open PATH ro|rw|wo|creat	the descriptor that the orders below use
  *	map LEN [ro|private]	LEN 0: the file's size; the mapping that the orders below use

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads that store, msync, read, write, map, fork and talk to the control socket, all on one file; and its checker.
+ * Threads that store, msync, read, write, map, fork and talk to the control socket, all on one file; and its
+ * checker.
  *
  *	stress run FILE SECONDS NFORKERS SOCKET-DIR	then exit 0, or 1 when something was not as it should be
  *	stress check FILE				is the file one instant?
  *	stress many DIR N				N files mapped at once, each stored into and committed
  *
- * A storer owns a pair of words in different pages, and stores a number into the first, then into the second. So at
- * any instant first == second or first == second + 1.
+ * A storer owns a pair of words in different pages, and stores a number into the first, then into the second.
+ * So at any instant first == second or first == second + 1.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A handle in a process that is no relative by fork: it is made from the descriptors of one who has it. The newcomers of these
- * tests are forked before there is any handle, and get the descriptors over a socket. In them nothing is asserted: they tell by
- * their exit status, and by words on the board.
+ * A handle in a process that is no relative by fork: it is made from the descriptors of one who has it. The
+ * newcomers of these tests are forked before there is any handle, and get the descriptors over a socket. In
+ * them nothing is asserted: they tell by their exit status, and by words on the board.
  */
 #ifndef ATTACH_RIG_H
 #define ATTACH_RIG_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What one process asks of the others that have a handle: their stores, and that they wait. In a child nothing is
- * asserted: it tells by its exit status, and by words in the pages from STEP on. */
+/* What one process asks of the others that have a handle: their stores, and that they wait. In a child
+ * nothing is asserted: it tells by its exit status, and by words in the pages from STEP on. */
 #include "rig.h"
 #include <time.h>
 

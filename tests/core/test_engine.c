@@ -100,7 +100,8 @@ static void some_engine_starts_whichever_call_fails(struct rig *r)
 
 /* ---- many scattered pages ---- */
 
-/* Alternate pages are as many kernel mappings as there can be with page-wise protection; a process has 65,530. */
+/* Alternate pages are as many kernel mappings as there can be with page-wise protection; a process has
+ * 65,530. */
 static void stores_to_alternate_pages_beyond_the_kernels_limit_of_mappings_work(struct rig *r)
 {
 	const uint64_t nstores = 70000;

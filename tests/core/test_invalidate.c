@@ -159,7 +159,8 @@ static void *invalidate_once(void *arg)
 }
 
 static char stale;
-/* The bytes were read; before they arrive, the file changes and is invalidated (by another thread, to the end). */
+/* The bytes were read; before they arrive, the file changes and is invalidated (by another thread, to the
+ * end). */
 static int slow_load(struct vm_bigfile *file, uint64_t pgoff, size_t npages, void *buf);
 static const struct vm_backend_ops *real_ops;
 static struct invalidator *now;

@@ -181,7 +181,8 @@ static void zeroed_bytes_are_zero_in_the_mapping_and_after_a_commit(struct rig *
 	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 'x');
 }
 
-/* The zeros of a page that was never put into ram come into the mapping on touch; stores there are seen as everywhere. */
+/* The zeros of a page that was never put into ram come into the mapping on touch; stores there are seen as
+ * everywhere. */
 static void a_page_zeroed_before_it_was_mapped_sees_later_stores(struct rig *r)
 {
 	char *m;
@@ -289,7 +290,8 @@ static void *touch_the_last(void *arg)
 	return NULL;
 }
 
-/* The load waits here, until its page is gone and written anew; or a moment, when the write waits for the load. */
+/* The load waits here, until its page is gone and written anew; or a moment, when the write waits for the
+ * load. */
 static void be_slow(struct rig_file *f, uint64_t pgoff)
 {
 	struct beside *b = f->hook_arg;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The witness of the kill tests: preloaded, without txmap, into a deterministic program, it writes down what the
- * file RECORD_FILE holds at each of the program's own msync, fsync and fdatasync calls: "commit HASH" on standard
- * output, in the order in which the program writes its own lines there. The kernel's mapping and read(2) are
- * coherent, so this is what a commit at that call has to put into the file; nothing of txmap has a say in it.
+ * The witness of the kill tests: preloaded, without txmap, into a deterministic program, it writes down what
+ * the file RECORD_FILE holds at each of the program's own msync, fsync and fdatasync calls: "commit HASH" on
+ * standard output, in the order in which the program writes its own lines there. The kernel's mapping and
+ * read(2) are coherent, so this is what a commit at that call has to put into the file; nothing of txmap has
+ * a say in it.
  */
 #include "file_hash.h"
 

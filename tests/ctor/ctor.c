@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Linked with libraries that were there first: a constructor (early.c), and an indirect function (early_ifunc.c). */
+/* Linked with libraries that were there first: a constructor (early.c), and an indirect function
+ * (early_ifunc.c). */
 #include "../preload/fact.h"
 
 extern unsigned char *early_mapping;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A library that maps and stores in the resolver of an indirect function, which the loader calls while it binds a name;
- * that is during a constructor. */
+/* A library that maps and stores in the resolver of an indirect function, which the loader calls while it
+ * binds a name; that is during a constructor. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random operations on files and their mappings, against a model in memory. A plain POSIX program: it knows of
- * txmap only that a control socket may be there, and without one leaves out what needs it.
+ * Random operations on files and their mappings, against a model in memory. A plain POSIX program: it knows
+ * of txmap only that a control socket may be there, and without one leaves out what needs it.
  *
  *	supervisor	forks workers one after another; a worker does operations until one of them is its end (exit or
  *			SIGKILL), and the next begins by looking whether the files are what the model says

@@ -261,7 +261,8 @@ void model_own(uint32_t pg)
 	memcpy(a->own, file_of(pg)->cur + (uint64_t)a->pgoff * PAGE, PAGE);
 }
 
-/* Does one of the pages [first, pg) show the same page of a file? Then what a store leaves depends on its order. */
+/* Does one of the pages [first, pg) show the same page of a file? Then what a store leaves depends on its
+ * order. */
 static bool is_alias(uint32_t first, uint32_t pg)
 {
 	for (uint32_t i = first; i < pg; i++)

@@ -216,7 +216,8 @@ static void op_map(void)
 			   .pgoff = pgoff, .id = ++id};
 	model_map(at, n, &a);
 	f->live |= shared;
-	/* a private mapping that may be written is filled for writing, up to the first page that cannot be had */
+	/* a private mapping that may be written is filled for writing, up to the first page that cannot be
+	 * had */
 	for (uint32_t i = 0; i < n && !shared && (flags & MAP_POPULATE) && can_touch(at + i, true); i++)
 		model_own(at + i);
 	unmapped();
@@ -360,7 +361,8 @@ static void op_msync(void)
 	expect("msync", msync(ARENA + (uint64_t)pg * PAGE, n * (size_t)PAGE, flags), want);
 	if (want == -EINVAL || !(flags & (MS_SYNC | MS_ASYNC)))
 		return;
-	/* MS_ASYNC: by txmap's helper, before it answers twice; there is one when something of the range is managed */
+	/* MS_ASYNC: by txmap's helper, before it answers twice; there is one when something of the range is
+	 * managed */
 	for (i = 0; i < NFILES; i++)
 		helped |= touched[i] && sh->f[i].live;
 	for (i = 0; set.control && (flags & MS_ASYNC) && helped && i < 2; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several threads, each with a range of the file and a model of its own, while one more commits: whatever instant a
- * commit takes, nobody's stores get lost or mixed up. Ends with a comparison of what the program sees and of what the
- * storage holds.
+ * Several threads, each with a range of the file and a model of its own, while one more commits: whatever
+ * instant a commit takes, nobody's stores get lost or mixed up. Ends with a comparison of what the program
+ * sees and of what the storage holds.
  */
 #include "fsx.h"
 #include <errno.h>

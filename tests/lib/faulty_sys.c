@@ -83,7 +83,8 @@ __attribute__((constructor)) static void make_table(void)
 	table.mremap = faulty_mremap;
 }
 
-/* Unknown to the thread sanitizer: helper threads of core may be reading vm_sys, and either table is good for them. */
+/* Unknown to the thread sanitizer: helper threads of core may be reading vm_sys, and either table is good for
+ * them. */
 __attribute__((no_sanitize("thread"))) void faulty_use(const struct vm_sys *sys)
 {
 	*(const struct vm_sys *volatile *)&vm_sys = sys;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of the memory manager stand on: a bigfile whose committed bytes are in memory, a backend over it that
- * checks what core promises to it, counts, fails when told, and calls a hook inside an operation; signal
- * handlers that give touches to vm_fault; and a main that runs every test once with each engine.
+ * What the tests of the memory manager stand on: a bigfile whose committed bytes are in memory, a backend
+ * over it that checks what core promises to it, counts, fails when told, and calls a hook inside an
+ * operation; signal handlers that give touches to vm_fault; and a main that runs every test once with each
+ * engine.
  *
  * All of a file is shared with forked children, so that they see and make one state.
  */
@@ -182,7 +183,8 @@ struct rig_case {
 #define RIG_LAZY(fn) {#fn, fn, VM_LOAD_LAZY}
 #define RIG_BOTH(fn) {#fn "/eager", fn, VM_LOAD_EAGER}, {#fn "/lazy", fn, VM_LOAD_LAZY}
 
-/* Runs the cases once with each engine, in processes of their own. argv[1], if given, selects by name pattern. */
+/* Runs the cases once with each engine, in processes of their own. argv[1], if given, selects by name
+ * pattern. */
 int rig_main(int argc, char **argv, const struct rig_case *cases, size_t n);
 #define RIG_MAIN(cases)                                                                                      \
 	int main(int argc, char **argv)                                                                      \

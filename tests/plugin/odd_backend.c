@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storage that misbehaves when told to: ram_backend.so, which lies beside it, with a word in front of each operation.
+ * Storage that misbehaves when told to: ram_backend.so, which lies beside it, with a word in front of each
+ * operation.
  *
  *	backend = plugin:/path/odd_backend.so:/path/orders
  *
- * The file `orders` holds lines "OPERATION ERRNO" (load 5) or "OPERATION hang"; no file, no line: as always. It is looked
- * at anew at each operation, and all the time while one hangs.
+ * The file `orders` holds lines "OPERATION ERRNO" (load 5) or "OPERATION hang"; no file, no line: as always.
+ * It is looked at anew at each operation, and all the time while one hangs.
  */
 #define _GNU_SOURCE 1
 #include "vm_backend.h"

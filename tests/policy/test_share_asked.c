@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has a file, and what becomes of a process that asks somebody who hangs, answers nonsense, or is no more. The others are
- * children that were forked before anything was managed here, and play a process of another kind.
+ * Who has a file, and what becomes of a process that asks somebody who hangs, answers nonsense, or is no
+ * more. The others are children that were forked before anything was managed here, and play a process of
+ * another kind.
  */
 #define _GNU_SOURCE 1
 #include "share_rig.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two hundred threads meet pages for the first time while others map, move, protect and unmap; and no thread that is not
- * the program's can be disturbed by a signal to each thread there is. */
+/* Two hundred threads meet pages for the first time while others map, move, protect and unmap; and no thread
+ * that is not the program's can be disturbed by a signal to each thread there is. */
 #include "fact.h"
 #include <dirent.h>
 #include <pthread.h>

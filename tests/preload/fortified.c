@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled with the fortified forms of the calls, as distributions compile: open without a mode is __open_2, read into a
- * buffer of known size __read_chk, and so on. */
+/* Compiled with the fortified forms of the calls, as distributions compile: open without a mode is __open_2,
+ * read into a buffer of known size __read_chk, and so on. */
 #undef _FORTIFY_SOURCE
 #ifdef __OPTIMIZE__
 #define _FORTIFY_SOURCE 2

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What random operations (tests/fsx) found, in their shortest form. The files are large enough to be loaded lazily. */
+/* What random operations (tests/fsx) found, in their shortest form. The files are large enough to be loaded
+ * lazily. */
 #include "fact.h"
 
 #ifndef MADV_POPULATE_READ

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Four processes, two of them started anew, append records to one file under a record lock; who needs room makes the file
- * longer, and who finds it longer maps it anew, while a reader polls the count. No record is lost, torn, or counted too early. */
+/* Four processes, two of them started anew, append records to one file under a record lock; who needs room
+ * makes the file longer, and who finds it longer maps it anew, while a reader polls the count. No record is
+ * lost, torn, or counted too early. */
 #include "fact.h"
 
 #define NWRITERS 4u

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The main thread ends before others: the process goes on, and ends with the last of them, in the ordinary way. */
+/* The main thread ends before others: the process goes on, and ends with the last of them, in the ordinary
+ * way. */
 #include "fact.h"
 #include <pthread.h>
 #include <threads.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fcntl locks on a mapped file: any close of the file by the process would drop them, so nobody but the program may close
- * one. Also on a descriptor that appends, which mappings do not care about. */
+/* fcntl locks on a mapped file: any close of the file by the process would drop them, so nobody but the
+ * program may close one. Also on a descriptor that appends, which mappings do not care about. */
 #include "fact.h"
 #include <sys/file.h>
 

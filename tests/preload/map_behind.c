@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Mappings that go by calls which no library sees, holes that stay holes, and shared memory segments in their place. */
+/* Mappings that go by calls which no library sees, holes that stay holes, and shared memory segments in their
+ * place. */
 #include "fact.h"
 #include <pthread.h>
 #include <sys/shm.h>

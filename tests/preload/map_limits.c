@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lengths, offsets and numbers at their limits: what fails fails as the kernel has it fail, and nothing is lost. */
+/* Lengths, offsets and numbers at their limits: what fails fails as the kernel has it fail, and nothing is
+ * lost. */
 #include "fact.h"
 #include <sys/resource.h>
 

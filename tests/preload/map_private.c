@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Private mappings, made before and after shared ones: they follow what is stored there until their own store. */
+/* Private mappings, made before and after shared ones: they follow what is stored there until their own
+ * store. */
 #include "fact.h"
 #include <pthread.h>
 

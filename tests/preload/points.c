@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cancellation: a request that waits is acted upon in the calls that POSIX says, before they do anything, and in no other;
- * an asynchronous one arrives in the middle of stores. What was locked is free again. */
+/* Cancellation: a request that waits is acted upon in the calls that POSIX says, before they do anything, and
+ * in no other; an asynchronous one arrives in the middle of stores. What was locked is free again. */
 #include "fact.h"
 #include <pthread.h>
 #include <sys/uio.h>

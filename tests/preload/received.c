@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors that no open of this process made: received, made inside the C library, under numbers that meant something
- * else a moment before. */
+/* Descriptors that no open of this process made: received, made inside the C library, under numbers that
+ * meant something else a moment before. */
 #include "fact.h"
 #include <dirent.h>
 #include <sys/socket.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A name gets another file while the one it had is mapped: who has the old one keeps it, who opens gets the new. */
+/* A name gets another file while the one it had is mapped: who has the old one keeps it, who opens gets the
+ * new. */
 #include "fact.h"
 
 static void fill(int fd, char c, size_t len)

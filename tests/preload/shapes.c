@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of odd shapes: holes only, shrunk between open and mmap, cut by another thread; and one that holds locks. */
+/* Files of odd shapes: holes only, shrunk between open and mmap, cut by another thread; and one that holds
+ * locks. */
 #include "fact.h"
 #include <pthread.h>
 
@@ -51,7 +52,8 @@ static void shrunk(void)
 	raw("shrunk.dat");
 }
 
-/* ---- two threads that begin the same file again and again, while it is mapped all the time, and while it is not ---- */
+/* ---- two threads that begin the same file again and again, while it is mapped all the time, and while it is
+ * not ---- */
 
 static void *begin(void *arg)
 {

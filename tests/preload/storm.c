@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A signal every millisecond, whose handler makes the very call that it interrupted, on the same file: by turns each of
- * the calls there are. Nothing is lost, nothing waits for itself, errno is the interrupted call's. */
+/* A signal every millisecond, whose handler makes the very call that it interrupted, on the same file: by
+ * turns each of the calls there are. Nothing is lost, nothing waits for itself, errno is the interrupted
+ * call's. */
 #include "fact.h"
 #include <sys/time.h>
 #include <sys/uio.h>

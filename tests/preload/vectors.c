@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A fault in the middle of anything leaves everything as it was: registers, errno, the state of the floating point
- * unit. The pages are met for the first time inside the C library's copying, with vector registers in use. */
+/* A fault in the middle of anything leaves everything as it was: registers, errno, the state of the floating
+ * point unit. The pages are met for the first time inside the C library's copying, with vector registers in
+ * use. */
 #include "fact.h"
 
 #define N 64u
