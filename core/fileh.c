@@ -147,11 +147,21 @@ int vm_fileh_alloc(struct vm_bigfile *f, struct vm_fileh **ret_h)
 	return 0;
 }
 
+static bool is_before(const struct vm_ctl *a, const struct vm_ctl *b)
+{
+	return a->dev != b->dev ? a->dev < b->dev : a->ino < b->ino;
+}
+
 void vm_fileh_enlist(struct vm_fileh *h)
 {
+	struct vm_fileh **pp;
+
 	vm_lock(&vm_map_lock);
-	h->next = vm_filehs;
-	vm_filehs = h;
+	/* L1: a fork takes the locks of all in this order, in each process the same */
+	for (pp = &vm_filehs; *pp && is_before((*pp)->ctl, h->ctl);)
+		pp = &(*pp)->next;
+	h->next = *pp;
+	*pp = h;
 	vm_fileh_lock(h);
 	vm_fileh_peer(h)->ctl_fd = h->ctl_fd; /* from here on vm_fd_move tells */
 	vm_fileh_unlock(h);

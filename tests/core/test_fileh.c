@@ -236,6 +236,29 @@ static void a_small_file_is_loaded_at_once_and_a_large_one_on_touch(struct rig *
 	assert_int_equal(h->lazy, vm_can_load_lazily());
 }
 
+/* Whose locks a fork takes, one after the other: so must another process that has the same ones. */
+static void handles_are_in_the_order_of_their_files_however_they_were_opened(struct rig *r)
+{
+	static const uint64_t ino[] = {7, 3, 9, 5, 1};
+	uint64_t last = 0;
+
+	(void)r;
+	for (size_t i = 0; i < sizeof(ino) / sizeof(*ino); i++) {
+		struct rig_file *f = rig_file_make(VM_PAGE);
+
+		f->file.dev = 1 + ino[i] % 2;
+		f->file.ino = ino[i];
+		(void)rig_handle(f, VM_LOAD_EAGER);
+	}
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
+		uint64_t now = h->ctl->dev * 100 + h->ctl->ino;
+
+		assert_true(now > last);
+		last = now;
+	}
+	assert_int_equal(last, 209);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(opening_and_closing_leaves_nothing),
 	RIG_BOTH(uncommitted_stores_are_gone_with_the_handle),
@@ -248,6 +271,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_size_alone_keeps_its_author_through_a_partial_invalidation),
 	RIG_BOTH(a_size_that_a_killed_process_was_changing_is_whole_again),
 	RIG_EAGER(optional_operations_are_passed_on),
+	RIG_EAGER(handles_are_in_the_order_of_their_files_however_they_were_opened),
 	RIG_EAGER(a_small_file_is_loaded_at_once_and_a_large_one_on_touch),
 };
 RIG_MAIN(cases)
