@@ -132,11 +132,24 @@ void vm_ask_thaw(struct vm_fileh *h)
 	vm_fileh_unlock(h);
 }
 
-bool vm_ask_still_holds(struct vm_fileh *h)
+unsigned vm_ask_nstopped(struct vm_fileh *h)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+		struct vm_peer *p = &h->ctl->peers[i];
+
+		n += p->pid && i != h->peer && p->serves == VM_SERVES && p->answered != h->ctl->ask_seq &&
+		     is_stopped(p->pid);
+	}
+	return n;
+}
+
+bool vm_ask_still_holds(struct vm_fileh *h, unsigned nstopped)
 {
 	int err = 0;
 
-	return !h->ctl->joined && answers(h, &err) != SOME_DO_NOT;
+	return !h->ctl->joined && answers(h, &err) != SOME_DO_NOT && vm_ask_nstopped(h) == nstopped;
 }
 
 /* ---- those who are asked ---- */

@@ -134,6 +134,7 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 {
 	bool single = vm_thread_is_alone(), alone = false, done = false, stopped = false;
 	bool must = must_freeze(h), asked = must, froze = must, begun = false;
+	unsigned nstopped = 0; /* when the round began */
 	uint64_t valid = 0; /* pages of the storage: beyond size_low its bytes will be gone */
 	int err = vm_need_scratch(h);
 
@@ -156,6 +157,7 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		}
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
+		nstopped = stopped ? vm_ask_nstopped(h) : 0;
 		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
 		err = harvest_round(h, round, single, stopped);
 		if (!round) {
@@ -167,7 +169,7 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || stopped || round >= ROUNDS_FROZEN)));
 		/* The others' looks came before this one, which is the instant: none of them stored in
 		 * between. */
-		done = done && (alone || (asked && vm_ask_still_holds(h)));
+		done = done && (alone || (asked && vm_ask_still_holds(h, nstopped)));
 		asked = true;
 		ret_txn->size = h->ctl->size;
 		ret_txn->size_low = h->ctl->size_low;
@@ -178,6 +180,13 @@ int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
 		 * asked to freeze */
 		if (!err)
 			err = store_round(h, round ? 0 : valid, !done && !froze && round + 1 < ROUNDS_FREE, &begun);
+		/* One that was stopped may have been let go while its pages were copied: then it stored, and
+		 * whether it has answered since does not matter. */
+		if (!err && done && stopped) {
+			vm_fileh_lock(h);
+			done = vm_ask_still_holds(h, nstopped);
+			vm_fileh_unlock(h);
+		}
 		for (size_t i = 0; i < h->round.n; i++)
 			*ret_npages += h->round.run[i].stop - h->round.run[i].start;
 	}

@@ -26,7 +26,7 @@ void vm_fork_prepare(void)
 	}
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
 		if (vm_lock_another(&h->ctl->lock))
-			vm_fileh_repair(h);
+			vm_fileh_inherit(h);
 		/* A commit of the child's must not come without the stores before the fork, which only this
 		 * process can see: it is asked for them. If it cannot be, they are at worst in the next one
 		 * of ours. */

@@ -32,6 +32,8 @@ enum vm_page_state vm_page_state(struct vm_fileh *h, uint64_t pgoff);
 /* Pages of [start, stop) that are EMPTY, from start on and without a gap: now LOADING. Returns where it
  * ended. */
 uint64_t vm_page_begin_load(struct vm_fileh *h, uint64_t start, uint64_t stop);
+/* Who had the handle's lock died: it may have been counting. */
+void vm_page_recount(struct vm_fileh *h);
 void vm_page_end_load(struct vm_fileh *h, uint64_t start, uint64_t stop, bool loaded);
 /* Stored into: LOADED and STORING pages become DIRTY, EMPTY ones too; LOADING ones are left. */
 void vm_page_mark_dirty(struct vm_fileh *h, uint64_t start, uint64_t stop);
@@ -97,6 +99,8 @@ void vm_ctl_ops_name(const struct vm_backend_ops *ops, char *ret_name);
 void vm_fileh_lock(struct vm_fileh *h);
 void vm_fileh_unlock(struct vm_fileh *h);
 void vm_fileh_repair(struct vm_fileh *h);
+/* The lock was taken over from one that died. Held. */
+void vm_fileh_inherit(struct vm_fileh *h);
 /* Wait for a change of the handle: handle lock held, released meanwhile. Looks for dead peers now and then. */
 void vm_fileh_wait(struct vm_fileh *h);
 void vm_fileh_wait_msec(struct vm_fileh *h, unsigned msec);
@@ -277,8 +281,10 @@ int vm_ask_end(struct vm_fileh *h);
 void vm_ask_post(struct vm_fileh *h, enum vm_ask ask, bool self);
 /* The others go on; not waited for. Busy, no lock held. */
 void vm_ask_thaw(struct vm_fileh *h);
-/* Is what was asked last so for all who have the handle now? Handle lock held. */
-bool vm_ask_still_holds(struct vm_fileh *h);
+/* Those that are stopped, and have not answered. Handle lock held. */
+unsigned vm_ask_nstopped(struct vm_fileh *h);
+/* Is what was asked last so for all who have the handle now, and are as many stopped? Handle lock held. */
+bool vm_ask_still_holds(struct vm_fileh *h, unsigned nstopped);
 /* Answer what others ask, from now on until vm_serve_end. Map lock held / no lock held. */
 int vm_serve(struct vm_fileh *h);
 void vm_serve_end(struct vm_fileh *h);

@@ -73,6 +73,7 @@ int vm_vma_track(struct vm_fileh *h, struct vma *v)
 
 	vm_fileh_lock(h);
 	vm_fileh_peer(h)->may_store |= v->shared && v->writable;
+	vm_fileh_peer(h)->harvested = false;
 	err = vm_pagemap_reserve(&h->pagemap, v->pgoff, vm_vma_pgstop(v) < VM_MAX_PGOFF ? vm_vma_pgstop(v) : VM_MAX_PGOFF);
 	if (!err && v->shared)
 		err = vm_engine_ops->attach(v);

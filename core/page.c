@@ -29,6 +29,15 @@ enum vm_page_state vm_page_state(struct vm_fileh *h, uint64_t pgoff)
 	return vm_pagemap_peek(&h->pagemap, pgoff);
 }
 
+void vm_page_recount(struct vm_fileh *h)
+{
+	uint64_t n[VM_NSTATES] = {0};
+
+	for (uint64_t pg = 0; (pg = vm_pagemap_find_not(&h->pagemap, pg, VM_MAX_PGOFF, VM_EMPTY)) < VM_MAX_PGOFF; pg++)
+		n[vm_page_state(h, pg)]++;
+	memcpy(h->ctl->npages, n, sizeof(n));
+}
+
 uint64_t vm_page_begin_load(struct vm_fileh *h, uint64_t start, uint64_t stop)
 {
 	for (; start < stop; start++) {

@@ -124,10 +124,16 @@ static void bury_namesakes(struct vm_fileh *h)
 
 /* ---- lock and wait ---- */
 
+void vm_fileh_inherit(struct vm_fileh *h)
+{
+	vm_page_recount(h);
+	vm_fileh_repair(h);
+}
+
 void vm_fileh_lock(struct vm_fileh *h)
 {
 	if (vm_lock(&h->ctl->lock))
-		vm_fileh_repair(h);
+		vm_fileh_inherit(h);
 }
 
 void vm_fileh_unlock(struct vm_fileh *h)
@@ -187,7 +193,7 @@ int vm_fileh_attach_busy(struct vm_fileh *h, unsigned msec)
 	if (err < 0)
 		return err; /* who has it is stopped, or no such process */
 	if (err)
-		vm_fileh_repair(h);
+		vm_fileh_inherit(h);
 	err = 0;
 	bury_namesakes(h);
 	while (h->ctl->busy_pid && !err) {

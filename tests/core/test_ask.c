@@ -243,6 +243,70 @@ static void what_a_stopped_child_stored_is_committed_and_what_it_stores_afterwar
 	end(pid);
 }
 
+static pid_t stopped;
+static struct vm_fileh *its;
+
+static bool has_answered(const struct vm_ctl *ctl)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		all &= !ctl->peers[i].pid || i == its->peer ||
+		       __atomic_load_n(&ctl->peers[i].answered, __ATOMIC_SEQ_CST) == ctl->ask_seq;
+	return all;
+}
+
+/* It stores, or answers what it was asked while it was stopped, and then has to wait. */
+static void let_go(struct rig_file *f, uint64_t pgoff)
+{
+	(void)f, (void)pgoff;
+	if (!stopped)
+		return;
+	assert_int_equal(kill(stopped, SIGCONT), 0);
+	stopped = 0;
+	while (__atomic_load_n(&board->step, __ATOMIC_SEQ_CST) < 1 && !has_answered(its->ctl))
+		(void)sched_yield();
+}
+
+static void who_was_stopped_and_goes_on_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
+{
+	enum { MANY = 2 * VM_BATCH_NPAGES + 10, LAST = MANY - 1 };
+	char *m;
+	int status;
+	pid_t pid;
+
+	(void)open_and_map(r);
+	rig_resize(r->h, MANY * VM_PAGE);
+	m = rig_map(r->h, 0, MANY);
+	for (uint64_t pg = 0; pg < MANY; pg++)
+		rig_store8(at(m, pg), 9);
+	(void)rig_commit(r->h);
+	pid = rig_fork();
+	if (!pid) {
+		rig_store8(at(m, 0), 1);
+		rig_store8(at(m, LAST), 1);
+		(void)kill(getpid(), SIGSTOP);
+		rig_store8(at(m, 0), 2); /* copied already */
+		rig_store8(at(m, LAST), 2);
+		say(1);
+		until_stopped();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+	stopped = pid;
+	its = r->h;
+	rig_hook_at(r->f, RIG_STOREBLK, let_go, NULL);
+	(void)rig_commit(r->h);
+	assert_int_equal(stopped, 0);
+	assert_int_equal(rig_get_byte(r->f, 0), rig_get_byte(r->f, LAST * VM_PAGE));
+	await(1);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 0), 2);
+	assert_int_equal(rig_get_byte(r->f, LAST * VM_PAGE), 2);
+	end(pid);
+}
+
 static void die(struct rig_file *f, uint64_t pgoff)
 {
 	(void)f, (void)pgoff;
@@ -322,6 +386,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_discard_takes_what_a_living_child_stored),
 	RIG_BOTH(pages_of_an_invalidation_change_at_one_instant_for_a_child),
 	RIG_BOTH(what_a_stopped_child_stored_is_committed_and_what_it_stores_afterwards_later),
+	RIG_BOTH(who_was_stopped_and_goes_on_in_the_middle_of_a_commit_does_not_tear_it),
 	RIG_BOTH(whom_a_killed_process_froze_goes_on),
 	RIG_BOTH(who_asks_next_does_what_it_was_asked_before),
 	RIG_BOTH(a_child_that_ends_while_it_is_asked_holds_nobody_up),

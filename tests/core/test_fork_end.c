@@ -65,6 +65,26 @@ static void a_child_that_dies_before_its_commit_happened_leaves_it_to_the_parent
 	child_dies_in(r, RIG_COMMIT);
 }
 
+static void who_dies_while_it_counts_pages_leaves_no_wrong_count(struct rig *r)
+{
+	char *m = open_and_map(r);
+	pid_t pid;
+
+	rig_store8(at(m, 1), (char)-1);
+	rig_store8(at(m, 2), (char)-1);
+	pid = rig_fork();
+	if (!pid) {
+		vm_fileh_lock(r->h);
+		r->h->ctl->npages[VM_DIRTY] += 5;
+		(void)kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(rig_reap(pid), -SIGKILL);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 1 * VM_PAGE), 0xff);
+	assert_int_equal(rig_get_byte(r->f, 2 * VM_PAGE), 0xff);
+	assert_int_equal(rig_ndirty(r->h), 0);
+}
+
 static void die_in_a_load(struct rig_file *f, uint64_t pgoff)
 {
 	(void)f, (void)pgoff;
@@ -186,6 +206,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(what_a_killed_child_stored_is_in_the_parents_next_commit),
 	RIG_BOTH(a_child_that_dies_while_it_stores_leaves_its_commit_to_the_parent),
 	RIG_BOTH(a_child_that_dies_before_its_commit_happened_leaves_it_to_the_parent),
+	RIG_BOTH(who_dies_while_it_counts_pages_leaves_no_wrong_count),
 	RIG_LAZY(pages_that_a_child_died_loading_are_loaded_by_the_parent),
 	RIG_BOTH(a_child_that_runs_another_program_is_gone),
 	RIG_EAGER(a_child_whose_main_thread_ended_is_still_there),
