@@ -204,7 +204,6 @@ static void *helper(void *arg)
 	bool more = false;
 
 	(void)pthread_setname_np(pthread_self(), "txmap"); /* for people who look at threads */
-	pol_sweep();
 	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == RUNNING) {
 		int64_t tick_usec;
 

@@ -261,6 +261,7 @@ static void first_live(void)
 
 	if (__atomic_load_n(&nlive, __ATOMIC_ACQUIRE) == 1 && signals_changed)
 		signals_changed();
+	pol_sweep(); /* here, not by a thread: its descriptors would take low numbers from under the program */
 	err = pol_control_start();
 	if (err)
 		pol_log(POL_LOG_WARN, "no helper thread: %s; timers, MS_ASYNC and the control socket do not work",
