@@ -10,19 +10,25 @@ static int sync_and_die(int fd)
 	_exit(7);
 }
 
-/* A child commits next, and dies when that is on the disk, and nobody knows it. */
-static void die_in_commit(struct rig *r, const struct image *next)
+/* One commit; and a child that dies in the next, when that is on the disk, and nobody knows it. */
+static void die_in_second(struct rig *r, struct image *first, struct image *second)
 {
-	uint64_t rnd = 3;
+	uint64_t rnd = 2;
 	int status;
-	pid_t pid = fork();
+	pid_t pid;
 
+	*first = r->now;
+	set_byte(first, 100, 'a');
+	assert_int_equal(commit(r, first, first->size, VM_COMMIT_DURABLE, &rnd), 0);
+	*second = *first;
+	set_byte(second, 5000, 'b');
+	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
 		table = vm_sys_linux;
 		table.fdatasync = sync_and_die;
 		vm_sys = &table;
-		(void)commit(r, next, r->now.size, VM_COMMIT_DURABLE, &rnd);
+		(void)commit(r, second, second->size, VM_COMMIT_DURABLE, &rnd);
 		_exit(1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -32,14 +38,9 @@ static void die_in_commit(struct rig *r, const struct image *next)
 static void what_a_killed_process_did_not_finish_does_not_come_back(void **state)
 {
 	struct rig *r = *state;
-	struct image first = r->now, second;
-	uint64_t rnd = 2;
+	struct image first, second;
 
-	set_byte(&first, 100, 'a');
-	assert_int_equal(commit(r, &first, first.size, VM_COMMIT_DURABLE, &rnd), 0);
-	second = first;
-	set_byte(&second, 5000, 'b');
-	die_in_commit(r, &second);
+	die_in_second(r, &first, &second);
 	assert_loads(r, &first);
 	assert_int_equal(ops->mend(&r->f), 0);
 	assert_recovers_to(r, &first);
@@ -48,14 +49,9 @@ static void what_a_killed_process_did_not_finish_does_not_come_back(void **state
 static void without_a_word_of_the_living_the_killed_ones_commit_counts(void **state)
 {
 	struct rig *r = *state;
-	struct image first = r->now, second;
-	uint64_t rnd = 2;
+	struct image first, second;
 
-	set_byte(&first, 100, 'a');
-	assert_int_equal(commit(r, &first, first.size, VM_COMMIT_DURABLE, &rnd), 0);
-	second = first;
-	set_byte(&second, 5000, 'b');
-	die_in_commit(r, &second);
+	die_in_second(r, &first, &second);
 	assert_recovers_to(r, &second);
 }
 
