@@ -12,6 +12,8 @@
  *					second thread exists
  *	bench start PROGRAM		start a program and wait for its end; and how many threads this one has
  */
+#include "clock.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -27,20 +29,6 @@
 #include <unistd.h>
 
 enum { PAGE = 4096 };
-
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static double now_usec(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 static uint64_t random_below(uint64_t n)
 {

@@ -9,6 +9,8 @@
  *							process has the file mapped; idle: it stores nothing, busy:
  *							half of the pages are its
  */
+#include "clock.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,20 +24,6 @@
 #include <unistd.h>
 
 enum { PAGE = 4096, MAX_ROUNDS = 2048 };
-
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static double now_usec(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 static int compare(const void *a, const void *b)
 {

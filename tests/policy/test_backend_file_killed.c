@@ -66,10 +66,20 @@ static bool commit_and_die(unsigned nth, const struct image *next, uint64_t low)
 	return WEXITSTATUS(status) == 9;
 }
 
+/* A random change; the other member is killed at the nth call of committing it. Was it? */
+static bool die_with_change(unsigned nth, struct image *ret_next, uint64_t *rnd)
+{
+	uint64_t low = now.size;
+
+	*ret_next = now;
+	image_change(ret_next, rnd, &low);
+	return commit_and_die(nth, ret_next, low);
+}
+
 /* What the other one finds is the state before or the one after, and it was told of what differs. */
 static void a_member_that_is_killed_leaves_a_whole_commit_or_none(void **state)
 {
-	uint64_t rnd = 5, low;
+	uint64_t rnd = 5;
 	static uint8_t buf[IMAGE_MAX];
 	unsigned n = 0, nbefore = 0, nafter = 0;
 	struct image next;
@@ -78,10 +88,7 @@ static void a_member_that_is_killed_leaves_a_whole_commit_or_none(void **state)
 	(void)state;
 	come(&one, O_RDWR);
 	do {
-		low = now.size;
-		next = now;
-		image_change(&next, &rnd, &low);
-		killed = commit_and_die(++n, &next, low);
+		killed = die_with_change(++n, &next, &rnd);
 		hold(&one);
 		assert_int_equal(ops->loadblk(&one.f, 0, NPAGES, buf), 0);
 		if (memcmp(buf, now.bytes, IMAGE_MAX) || one.news.size != now.size) {
@@ -109,7 +116,7 @@ static void a_member_that_is_killed_leaves_a_whole_commit_or_none(void **state)
 /* It was durable, maybe, but nobody saw it: nor does anybody later. */
 static void what_a_killed_one_did_not_finish_does_not_come_back(void **state)
 {
-	uint64_t rnd = 8, low;
+	uint64_t rnd = 8;
 	static uint8_t buf[IMAGE_MAX];
 	struct image next;
 	unsigned n = 0;
@@ -118,10 +125,7 @@ static void what_a_killed_one_did_not_finish_does_not_come_back(void **state)
 	(void)state;
 	do {
 		come(&one, O_RDWR);
-		low = now.size;
-		next = now;
-		image_change(&next, &rnd, &low);
-		killed = commit_and_die(++n, &next, low);
+		killed = die_with_change(++n, &next, &rnd);
 		hold(&one);
 		assert_int_equal(ops->loadblk(&one.f, 0, NPAGES, buf), 0);
 		if (memcmp(buf, now.bytes, IMAGE_MAX) || one.news.size != now.size)
@@ -136,7 +140,7 @@ static void what_a_killed_one_did_not_finish_does_not_come_back(void **state)
 
 static void a_reader_that_is_left_by_the_killed_leaves_a_whole_file(void **state)
 {
-	uint64_t rnd = 7, low;
+	uint64_t rnd = 7;
 	struct image next;
 	unsigned n = 0;
 	bool killed;
@@ -144,10 +148,7 @@ static void a_reader_that_is_left_by_the_killed_leaves_a_whole_file(void **state
 	(void)state;
 	do {
 		come(&one, O_RDONLY);
-		low = now.size;
-		next = now;
-		image_change(&next, &rnd, &low);
-		killed = commit_and_die(++n, &next, low);
+		killed = die_with_change(++n, &next, &rnd);
 		go(&one);
 		assert_false(box_has(box.journal));
 		assert_true(image_is_in(&next, box.data) || image_is_in(&now, box.data));
@@ -157,17 +158,14 @@ static void a_reader_that_is_left_by_the_killed_leaves_a_whole_file(void **state
 
 static void when_all_are_killed_the_next_one_finds_the_last_commit(void **state)
 {
-	uint64_t rnd = 6, low;
+	uint64_t rnd = 6;
 	struct image next;
 	unsigned n = 0;
 	bool killed;
 
 	(void)state;
 	do {
-		low = now.size;
-		next = now;
-		image_change(&next, &rnd, &low);
-		killed = commit_and_die(++n, &next, low);
+		killed = die_with_change(++n, &next, &rnd);
 		come(&one, n % 2 ? O_RDWR : O_RDONLY);
 		now = image_is_in(&next, box.data) ? next : now;
 		assert_loads(&one, &now);

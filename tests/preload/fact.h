@@ -176,6 +176,25 @@ UNUSED static void touch(const char *what, volatile unsigned char *p, int store)
 	fflush(stdout);
 }
 
+/* What sigaction says of a signal; mine: the handler that is meant, or NULL. */
+UNUSED static void action(const char *what, int signo, void (*mine)(int))
+{
+	struct sigaction sa;
+	int i, n = 0;
+
+	if (sigaction(signo, NULL, &sa))
+		die("sigaction");
+	for (i = 1; i < 65; i++)
+		n += sigismember(&sa.sa_mask, i) == 1;
+	printf("%s: SIG%s %s flags %x mask %d%s\n", what, sigabbrev_np(signo),
+	       sa.sa_handler == SIG_DFL		  ? "default"
+	       : sa.sa_handler == SIG_IGN	  ? "ignored"
+	       : mine && sa.sa_handler == mine ? "ours"
+						  : "handler",
+	       (unsigned)sa.sa_flags, n, sigismember(&sa.sa_mask, SIGSEGV) ? " with SEGV" : "");
+	fflush(stdout);
+}
+
 /* The exit of a child: as a shell would tell it. */
 UNUSED static void ended(const char *what, pid_t pid)
 {

@@ -67,23 +67,6 @@ static int set_by(int setter, int signo)
 	}
 }
 
-static void show(const char *what, int signo)
-{
-	struct sigaction sa;
-	int i, n = 0;
-
-	if (sigaction(signo, NULL, &sa))
-		die("sigaction");
-	for (i = 1; i < 65; i++)
-		n += sigismember(&sa.sa_mask, i) == 1;
-	printf("%s: SIG%s %s flags %x mask %d\n", what, sigabbrev_np(signo),
-	       sa.sa_handler == SIG_DFL	 ? "default"
-	       : sa.sa_handler == jumper ? "jumper"
-					 : "another",
-	       (unsigned)sa.sa_flags, n);
-	fflush(stdout);
-}
-
 /* One access whose fault jumps here. */
 static void jumps(const char *what, volatile unsigned char *q, int store)
 {
@@ -124,11 +107,11 @@ static void by_setter(int setter, int before)
 	p = map(fd, NPAGES(40));
 	if (!before && (set_by(setter, SIGSEGV) || set_by(setter, SIGBUS)))
 		die("set");
-	show("set", SIGSEGV);
+	action("set", SIGSEGV, jumper);
 	jumps("managed", p + NPAGES((unsigned)setter), 's');
 	jumps("beyond the end", p + NPAGES(36), 0);
 	jumps("null", (volatile unsigned char *)nowhere, 0);
-	show("afterwards", SIGSEGV);
+	action("afterwards", SIGSEGV, jumper);
 	jumps("managed", p + NPAGES(8 + (unsigned)setter), 's');
 	_exit(0);
 }
@@ -164,7 +147,7 @@ static void codes(void)
 	sa.sa_flags |= (int)SA_RESETHAND;
 	sigaction(SIGSEGV, &sa, NULL);
 	jumps("one shot", hole, 0);
-	show("then", SIGSEGV);
+	action("then", SIGSEGV, jumper);
 	jumps("managed", p + NPAGES(10), 'z');
 	munmap(guard, PAGE);
 	munmap(hole + PAGE, PAGE);

@@ -7,23 +7,6 @@ static int fd;
 static volatile sig_atomic_t nhandled, flags_seen;
 static volatile char *volatile nowhere = (volatile char *)8;
 
-static void show(const char *what, int signo)
-{
-	struct sigaction sa;
-	int i, n = 0;
-
-	if (sigaction(signo, NULL, &sa))
-		die("sigaction");
-	for (i = 1; i < 65; i++)
-		n += sigismember(&sa.sa_mask, i) == 1;
-	printf("%s: SIG%s %s flags %x mask %d%s\n", what, sigabbrev_np(signo),
-	       sa.sa_handler == SIG_DFL	  ? "default"
-	       : sa.sa_handler == SIG_IGN ? "ignored"
-					  : "handler",
-	       (unsigned)sa.sa_flags, n, sigismember(&sa.sa_mask, SIGSEGV) ? " with SEGV" : "");
-	fflush(stdout);
-}
-
 static void show_mask(const char *what)
 {
 	sigset_t set;
@@ -117,7 +100,7 @@ static void dies(const char *what, int how)
 
 		sigaction(SIGSEGV, &sa, NULL);
 		raise(SIGSEGV);
-		show("after one shot", SIGSEGV);
+		action("after one shot", SIGSEGV, NULL);
 		raise(SIGSEGV);
 		break;
 	}
@@ -142,18 +125,18 @@ static void facts(void)
 	p = map(fd, NPAGES(44));
 	p[0] = 'a';
 
-	show("untouched", SIGSEGV);
-	show("untouched", SIGBUS);
-	show("untouched", SIGTERM);
-	show("untouched", SIGINT);
-	show("before the mapping", SIGUSR1);
-	show("before the mapping", SIGUSR2);
+	action("untouched", SIGSEGV, NULL);
+	action("untouched", SIGBUS, NULL);
+	action("untouched", SIGTERM, NULL);
+	action("untouched", SIGINT, NULL);
+	action("before the mapping", SIGUSR1, NULL);
+	action("before the mapping", SIGUSR2, NULL);
 	raise(SIGUSR2);
 	fact("handler with a full mask touches the mapping", nhandled);
 	fact("masks in it", flags_seen);
 
 	catch_faults();
-	show("own handler", SIGSEGV);
+	action("own handler", SIGSEGV, NULL);
 	touch("null", (volatile unsigned char *)nowhere, 0);
 	fact("code", fault_code);
 	touch("managed page", p + NPAGES(2), 'b');
@@ -169,7 +152,7 @@ static void facts(void)
 	nhandled = 0;
 	sigaction(SIGSEGV, &sa, &old);
 	fact("old is what was set", old.sa_sigaction == on_fault && (old.sa_flags & SA_SIGINFO));
-	show("set", SIGSEGV);
+	action("set", SIGSEGV, NULL);
 	guard[0] = 'y';
 	fact("repaired and gone on", guard[0] * 256 + nhandled);
 	mprotect(p + NPAGES(5), PAGE, PROT_NONE);
@@ -183,14 +166,14 @@ static void facts(void)
 	sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGSEGV, &sa, NULL);
-	show("on the alternate stack", SIGSEGV);
+	action("on the alternate stack", SIGSEGV, NULL);
 	touch("null", (volatile unsigned char *)nowhere, 0);
 	touch("managed page", p + NPAGES(6), 'e');
 
 	fact("signal returns the old one", (void *)signal(SIGSEGV, SIG_DFL) == (void *)on_fault);
-	show("default again", SIGSEGV);
+	action("default again", SIGSEGV, NULL);
 	signal(SIGTERM, plain);
-	show("own", SIGTERM);
+	action("own", SIGTERM, NULL);
 	nhandled = 0;
 	raise(SIGTERM);
 	fact("handled", nhandled);
