@@ -300,6 +300,8 @@ void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint6
 
 /* ---- resize.c, invalidate.c ---- */
 
+/* The file grows from size, to stop at least: what was stored beyond its end, in its last page, is nowhere. */
+int vm_zero_tail(struct vm_fileh *h, uint64_t size, uint64_t stop);
 /* The size of ram and ctl to size. Busy; map and handle lock held; gate closed. */
 int vm_set_size_locked(struct vm_fileh *h, uint64_t size);
 /* vm_fileh_resize for one who is busy. Gate closed, no lock held. */

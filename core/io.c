@@ -187,6 +187,8 @@ ssize_t vm_fileh_write(struct vm_fileh *h, const struct iovec *iov, int niov, ui
 		ready = !err;
 	}
 	if (!err && len)
+		err = vm_zero_tail(h, size, off);
+	if (!err && len)
 		n = vm_sys->pwritev(h->ram.fd, iov, niov, (off_t)off);
 	if (ready)
 		wrote(h, off, n > 0 ? (uint64_t)n : 0, len);

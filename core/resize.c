@@ -16,6 +16,18 @@ static int emptied(struct vma *v, uint64_t start, uint64_t stop)
 	return 0;
 }
 
+int vm_zero_tail(struct vm_fileh *h, uint64_t size, uint64_t stop)
+{
+	static const char zeros[VM_BLKSIZE];
+	uint64_t pg = size >> VM_PAGE_SHIFT, end = vm_page_up(size);
+
+	if (stop < end)
+		end = stop;
+	if (end <= size || vm_ram_first(&h->ram, pg, pg + 1) > pg)
+		return 0; /* a page that is not in ram holds nothing, and must not come to be here */
+	return vm_sys_pwrite_full(h->ram.fd, zeros, end - size, (off_t)size);
+}
+
 int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
 {
 	struct vm_ctl *ctl = h->ctl;
@@ -26,8 +38,12 @@ int vm_set_size_locked(struct vm_fileh *h, uint64_t size)
 	if (!err)
 		err = vm_vma_for_each(h, now, was, will_empty);
 	if (!err)
+		err = vm_zero_tail(h, ctl->size, size);
+	if (!err)
 		err = vm_ram_resize(&h->ram, size);
 	if (err) {
+		if (size > ctl->size)
+			(void)vm_ram_resize(&h->ram, ctl->size); /* zeros may have made it longer */
 		(void)vm_vma_for_each(h, now, was, vm_engine_ops->protect); /* err is the one to report */
 		return err;
 	}

@@ -240,6 +240,37 @@ static void a_growth_whose_pages_cannot_be_loaded_changes_nothing(struct rig *r)
 	assert_int_equal(err, 0);
 }
 
+/* What was stored beyond the end, in the last page, is nowhere when the file grows. */
+static void grows_over_a_tail(struct rig *r, bool by_write)
+{
+	char *m, byte = 1;
+
+	rig_open(r, VM_PAGE + 77);
+	m = rig_map(r->h, 0, 4);
+	rig_store8(m + VM_PAGE, 'x');
+	rig_store8(m + VM_PAGE + 3812, 's');
+	(void)rig_commit(r->h); /* the page is clean */
+	if (by_write)
+		assert_int_equal(rig_write(r->h, "written", 8, 3 * VM_PAGE), 8);
+	else
+		rig_resize(r->h, 3 * VM_PAGE);
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_read(r->h, &byte, 1, VM_PAGE + 3812), 1);
+	assert_int_equal(byte, 0);
+	assert_int_equal(rig_load8(m + VM_PAGE + 3812), 0);
+	assert_int_equal(rig_get_byte(r->f, VM_PAGE + 3812), 0);
+}
+
+static void a_tail_is_zeros_when_the_file_grows_by_its_size(struct rig *r)
+{
+	grows_over_a_tail(r, false);
+}
+
+static void a_tail_is_zeros_when_the_file_grows_by_a_write(struct rig *r)
+{
+	grows_over_a_tail(r, true);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(beyond_the_end_is_sigbus_and_after_a_growth_it_is_zeros),
 	RIG_BOTH(a_size_alone_is_committed),
@@ -253,5 +284,7 @@ static const struct rig_case cases[] = {
 	RIG_EAGER(a_discard_that_fails_is_torn_until_one_succeeds),
 	RIG_BOTH(a_private_mapping_that_reads_what_grew_hides_no_store),
 	RIG_BOTH(a_growth_whose_pages_cannot_be_loaded_changes_nothing),
+	RIG_BOTH(a_tail_is_zeros_when_the_file_grows_by_its_size),
+	RIG_BOTH(a_tail_is_zeros_when_the_file_grows_by_a_write),
 };
 RIG_MAIN(cases)
