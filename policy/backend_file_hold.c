@@ -84,7 +84,8 @@ static void forget_tail(struct vm_bigfile *f)
 /* Somebody changed the file without us: as if one of us had committed all of it. */
 static int meet_strangers(struct vm_bigfile *f)
 {
-	int changed = pol_file_look(f, false), err;
+	/* in any case: what an invalidation has taken in must be no conflict at the commit after it */
+	int changed = pol_file_look(f, true), err;
 
 	if (changed <= 0)
 		return changed;
