@@ -9,6 +9,7 @@
 #include "control_rig.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 
 static void descriptors_are_high_and_may_be_moved_at_any_time(void **state)
 {
@@ -46,8 +47,8 @@ static int in_child(int (*fn)(void))
 	pol_fork_prepare();
 	pid = fork();
 	if (!pid) {
-		pol_fork_child();
 		alarm(20);
+		pol_fork_child();
 		_exit(fn());
 	}
 	pol_fork_parent();
@@ -97,9 +98,11 @@ static void the_program_can_change_its_ids(void **state)
 }
 
 static volatile bool talking = true;
+static sem_t begun;
 
 static void *talk(void *arg)
 {
+	sem_post(&begun);
 	while (talking) {
 		int s = dial(*(pid_t *)arg);
 
@@ -126,7 +129,10 @@ static void a_fork_in_the_middle_of_a_talk_leaves_both_sides_working(void **stat
 	pthread_t t;
 
 	(void)state;
+	sem_init(&begun, 0, 0);
 	assert_int_equal(pthread_create(&t, NULL, talk, &pid), 0);
+	/* a sanitizer's thread that is half begun has locks, which the child would wait for without end */
+	sem_wait(&begun);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(in_child(child_answers), 0);
 	talking = false;
