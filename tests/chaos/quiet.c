@@ -104,6 +104,12 @@ static bool is_quiet(const struct slot *s)
 				   (!get32(&s->is_live[1]) || get32(&s->parked[1]) == ledger->quiet));
 }
 
+/* Until then nobody may have the files open. */
+static bool is_no_keeper_to_come(const struct slot *s)
+{
+	return s != &ledger->slot[KEEPER] || get32(&s->has_files);
+}
+
 static bool has_obeyed(const struct slot *s)
 {
 	return !get32(&s->pid) || !get32(&s->has_files) || get32(&s->order_done) == ledger->order;
@@ -175,6 +181,8 @@ void quiet_point(void (*reap)(void), uint64_t *random)
 {
 	uint32_t n = (uint32_t)++ledger->quiets;
 
+	if (!wait_for_all(is_no_keeper_to_come, "the keeper has the files", reap))
+		return;
 	put32(&ledger->quiet, n);
 	ring(&ledger->bell);
 	if (wait_for_all(is_quiet, "all are quiet", reap)) {
