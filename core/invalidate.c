@@ -3,7 +3,7 @@
 #include "drop.h"
 #include <errno.h>
 
-int vm_fileh_discard(struct vm_fileh *h)
+static int discard(struct vm_fileh *h)
 {
 	struct vm_plan p = {.stop = VM_MAX_PGOFF, .dirty = true, .whole = true};
 	struct vm_held held;
@@ -22,6 +22,15 @@ int vm_fileh_discard(struct vm_fileh *h)
 		err = vm_drop_pages(h, &p, &npages);
 	vm_let_go(h, &held, !err);
 	vm_fileh_end_busy(h);
+	return err;
+}
+
+int vm_discard(struct vm_fileh **h, unsigned n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < n; i++)
+		err = discard(h[i]);
 	return err;
 }
 

@@ -106,7 +106,7 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	h->committed_here = true;
 }
 
-int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
+static int commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
 {
 	const struct vm_backend_ops *ops = h->file->ops;
 	struct vm_txn txn = {0};
@@ -148,6 +148,15 @@ int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_
 	vm_fileh_unlock(h);
 	vm_let_go(h, &held, seen);
 	vm_fileh_end_busy(h);
+	return err;
+}
+
+int vm_commit(struct vm_fileh **h, unsigned n, bool durable, bool overwrite, struct vm_commit_result *ret)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < n; i++)
+		err = commit(h[i], durable, overwrite, &ret[i]);
 	return err;
 }
 

@@ -115,16 +115,29 @@ struct vm_commit_result {
 	bool overwrote;	 /* others had committed something since the snapshot that this commit replaced: */
 	uint64_t noverwritten; /* so many pages, and maybe the size */
 };
-/* Write out all that was stored before some instant during the call, all or nothing. durable: return only
- * when it survives power loss. On an error nothing was written and every page is as dirty as before.
- * -EBUSY: the storage was changed by somebody else and overwrite is false.
+/* Write out all that was stored before some instant during the call, one instant for all of h[n], all or
+ * nothing. durable: return only when it survives power loss. On an error nothing was written and every page
+ * is as dirty as before. ret[n]: one for each; a file in which nothing changed takes no part.
+ * -EBUSY: the storage of a file that takes part was changed by somebody else and overwrite is false.
  * Of a handle that shows a snapshot: the same when others committed a page that is dirty here, or the size
  * and it was changed here, too; nothing has changed then. Otherwise the snapshot is the storage as of this
- * commit; that may be so also when there is another error. */
-int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret);
-/* Forget all uncommitted stores; back to the storage's state and size, also what others made of it since the
- * snapshot. */
-int vm_fileh_discard(struct vm_fileh *h);
+ * commit; that may be so also when there is another error.
+ * It is an error to give several whose backend has no transactions over files (VM_COMMIT_PART), or whose
+ * backends differ, or one of them twice. */
+int vm_commit(struct vm_fileh **h, unsigned n, bool durable, bool overwrite, struct vm_commit_result *ret);
+/* Forget all uncommitted stores, those before one instant for all of h[n]; back to the storage's state and
+ * size, also what others made of it since the snapshot. After an error some stores may be gone and others
+ * not: then a commit with one of those files fails until a discard has succeeded. */
+int vm_discard(struct vm_fileh **h, unsigned n);
+/* The same for one. */
+static inline int vm_fileh_commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
+{
+	return vm_commit(&h, 1, durable, overwrite, ret);
+}
+static inline int vm_fileh_discard(struct vm_fileh *h)
+{
+	return vm_discard(&h, 1);
+}
 /* The storage changed: pages of [off, off + len) are loaded again on next touch. len 0: to the end; the size
  * is read again when the whole file is invalidated. *ret_npages: pages dropped (may be NULL).
  * -EBUSY: VM_DIRTY_FAIL and a page is dirty; or one that others committed since the snapshot is, and would

@@ -42,7 +42,7 @@ struct vm_bigfile {
 
 /* What a transaction changes beside blocks. */
 struct vm_txn {
-	uint64_t txid;	   /* number of this transaction, rising by one */
+	uint64_t txid;	   /* number of this transaction: the last one's of its file, or the highest of its files', and one */
 	uint64_t size;	   /* new size in bytes */
 	uint64_t size_low; /* smallest size since the last commit: what lay beyond it is gone (reads as zero) */
 };
@@ -60,6 +60,7 @@ struct vm_news {
 
 /* commit flags */
 #define VM_COMMIT_DURABLE 1u /* return only when it survives power loss */
+#define VM_COMMIT_PART	  2u /* more files of the same transaction follow: it happens, or not, with the last */
 
 struct vm_backend_ops {
 	uint32_t abi;	  /* VM_BACKEND_ABI */
@@ -92,7 +93,11 @@ struct vm_backend_ops {
 	 * storeblk: buf may change while it is being read; then the block is stored again (VM_STORE_AGAIN)
 	 * before commit. commit returns 0 only when the transaction has happened, 1 when all that was stored
 	 * equals what was there, so that no transaction was needed; on an error it has not happened, and
-	 * abort follows. */
+	 * abort follows.
+	 * A transaction over several files (of a backend made for that): begin and storeblk of each, in any
+	 * order and mixed; then a commit for each, with VM_COMMIT_PART for all but the last, whose result is
+	 * that of the whole. After an error abort follows for each that has begun, also where a part's commit
+	 * returned 0. */
 	int (*begin)(struct vm_bigfile *f);
 	int (*storeblk)(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const void *buf, unsigned flags);
 	int (*commit)(struct vm_bigfile *f, const struct vm_txn *txn, unsigned flags);
