@@ -78,7 +78,7 @@ bool pol_backend_file_is_journal(const struct vm_bigfile *f, int fd)
 
 bool pol_backend_is_file(const struct vm_bigfile *f)
 {
-	return f->ops == &pol_backend_file || f->ops == &pol_backend_file_snapshot;
+	return f->ops == &pol_backend_file || f->ops == &pol_backend_file_snapshot || f->ops == &pol_backend_file_group;
 }
 
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)

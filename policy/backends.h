@@ -30,7 +30,11 @@ void pol_snapshot_end(struct vm_bigfile *f);
  * was about to open it, and here nobody is. */
 void pol_snapshot_fork_child(struct vm_bigfile *f, bool is_open);
 
-/* Is it one of these two? */
+/* The same for a file that commits together with others (scope=group): all of them that this process has live,
+ * or none. arg: the path of the group's journal. */
+extern const struct vm_backend_ops pol_backend_file_group;
+
+/* Is it one of these three? */
 bool pol_backend_is_file(const struct vm_bigfile *f);
 /* Did an apply fail, so that the journal holds what the file does not? */
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
