@@ -35,7 +35,9 @@ const uint8_t *vm_run_at(const uint8_t *p, const uint8_t *stop, struct vm_run *r
 	return p;
 }
 
-int vm_apply_size(int data_fd, const struct vm_frame *commit)
+/* ---- sizes ---- */
+
+static int apply_size(int data_fd, uint64_t new_size, uint64_t cut)
 {
 	struct statx st;
 	uint64_t size;
@@ -44,14 +46,64 @@ int vm_apply_size(int data_fd, const struct vm_frame *commit)
 	if (err)
 		return err;
 	size = st.stx_size;
-	if (size > commit->cut) {
-		err = vm_sys->ftruncate(data_fd, (off_t)commit->cut);
+	if (size > cut) {
+		err = vm_sys->ftruncate(data_fd, (off_t)cut);
 		if (err)
 			return err;
-		size = commit->cut;
+		size = cut;
 	}
-	return size == commit->size ? 0 : vm_sys->ftruncate(data_fd, (off_t)commit->size);
+	return size == new_size ? 0 : vm_sys->ftruncate(data_fd, (off_t)new_size);
 }
+
+static int apply_size_run(const struct vm_apply *a, const struct vm_run *run, const uint8_t *bytes)
+{
+	uint32_t file = vm_run_file(run);
+	uint64_t cut;
+	int fd;
+
+	if (!file || file >= VM_JOURNAL_NFILES || run->len != sizeof(cut))
+		return -EUCLEAN;
+	memcpy(&cut, bytes, sizeof(cut));
+	a->table[file].size = run->off;
+	a->table[file].commit = a->commit.sum;
+	fd = vm_file_get(a->files, file);
+	if (fd == VM_FILE_GONE)
+		return 0;
+	return fd < 0 ? fd : apply_size(fd, run->off, cut);
+}
+
+int vm_apply_sizes(const struct vm_apply *a, const struct vm_frame *fr)
+{
+	const uint8_t *p = (const uint8_t *)(fr + 1), *stop = p + fr->len;
+	struct vm_run run;
+	int err = 0;
+
+	if (!a->table)
+		return apply_size(a->files->fd, a->commit.size, a->commit.cut);
+	while (!err && p < stop) {
+		p = vm_run_at(p, stop, &run);
+		if (!p)
+			return -EUCLEAN;
+		if (vm_run_kind(&run) == VM_RUN_SIZE)
+			err = apply_size_run(a, &run, p);
+		p += run.len;
+	}
+	return err;
+}
+
+/* Does a commit give the file a size? That, or no limit. */
+static bool has_size(const struct vm_apply *a, uint32_t file, uint64_t *ret)
+{
+	*ret = a->table ? UINT64_MAX : a->commit.size;
+	if (!a->table)
+		return !file;
+	if (!file || file >= VM_JOURNAL_NFILES || a->table[file].commit != a->commit.sum)
+		return false;
+	*ret = a->table[file].size;
+	return true;
+}
+
+/* ---- bytes ---- */
 
 /* A run that this pass wants, cut at the file's size. */
 struct piece {
@@ -60,20 +112,14 @@ struct piece {
 	size_t len;
 };
 
+/* Runs of one file that follow each other. */
 struct cursor {
-	const struct vm_frame *commit;
-	bool base;
+	uint32_t file, kind;
+	uint64_t size;
 	const uint8_t *p, *stop; /* what is left of the payload */
 };
 
-static struct cursor pieces_of(const struct vm_frame *fr, const struct vm_frame *commit, bool base)
-{
-	const uint8_t *payload = (const uint8_t *)(fr + 1);
-
-	return (struct cursor){.commit = commit, .base = base, .p = payload, .stop = payload + fr->len};
-}
-
-/* 1, 0 at the end, or -EUCLEAN. */
+/* 1; 0: no more of this file; or -EUCLEAN. */
 static int next_piece(struct cursor *c, struct piece *ret)
 {
 	while (c->p < c->stop) {
@@ -82,9 +128,11 @@ static int next_piece(struct cursor *c, struct piece *ret)
 
 		if (!bytes)
 			return -EUCLEAN;
+		if (vm_run_file(&run) != c->file)
+			return 0;
 		c->p = bytes + run.len;
-		if (!!(run.flags & VM_RUN_BASE) == c->base && run.len && run.off < c->commit->size) {
-			uint64_t left = c->commit->size - run.off;
+		if (vm_run_kind(&run) == c->kind && run.len && run.off < c->size) {
+			uint64_t left = c->size - run.off;
 
 			*ret = (struct piece){bytes, run.off, run.len < left ? run.len : (size_t)left};
 			return 1;
@@ -144,7 +192,7 @@ static bool map_pieces(int fd, int data_fd, const struct vm_frame *fr, struct cu
 		       uint64_t stop)
 {
 	struct batch b = {.fd = fd};
-	const uint8_t *payload = c.p;
+	const uint8_t *payload = (const uint8_t *)(fr + 1);
 	struct piece pc;
 	uint8_t *map;
 	bool done = true;
@@ -161,23 +209,52 @@ static bool map_pieces(int fd, int data_fd, const struct vm_frame *fr, struct cu
 	return done;
 }
 
-int vm_apply_frame(int fd, int data_fd, const struct vm_frame *commit, const struct vm_frame *fr, bool base)
+/* The runs of one file from c->p on; *ret_p is where those of the next one begin. */
+static int apply_stretch(const struct vm_apply *a, const struct vm_frame *fr, struct cursor c,
+			 const uint8_t **ret_p)
 {
-	struct cursor c = pieces_of(fr, commit, base);
 	uint64_t start = UINT64_MAX, stop = 0;
+	struct cursor again = c;
+	bool is_sized = has_size(a, c.file, &c.size);
 	unsigned n = 0;
 	struct piece pc;
-	int more;
+	int more, fd;
 
+	again.size = c.size;
 	while ((more = next_piece(&c, &pc)) > 0) {
 		start = pc.off < start ? pc.off : start;
 		stop = pc.off + pc.len > stop ? pc.off + pc.len : stop;
 		n++;
 	}
-	if (more < 0)
+	*ret_p = c.p;
+	if (more < 0 || !n)
 		return more;
-	c = pieces_of(fr, commit, base);
-	if (n >= MANY && map_pieces(fd, data_fd, fr, c, start, stop))
+	if (!is_sized)
+		return -EUCLEAN;
+	fd = vm_file_get(a->files, c.file);
+	if (fd == VM_FILE_GONE)
 		return 0;
-	return write_pieces(data_fd, c);
+	if (fd < 0)
+		return fd;
+	again.stop = c.p;
+	if (n >= MANY && map_pieces(a->fd, fd, fr, again, start, stop))
+		return 0;
+	return write_pieces(fd, again);
+}
+
+int vm_apply_frame(const struct vm_apply *a, const struct vm_frame *fr, uint32_t kind)
+{
+	const uint8_t *payload = (const uint8_t *)(fr + 1);
+	struct cursor c = {.kind = kind, .p = payload, .stop = payload + fr->len};
+	int err = 0;
+
+	while (!err && c.p < c.stop) {
+		struct vm_run run;
+
+		if (!vm_run_at(c.p, c.stop, &run))
+			return -EUCLEAN;
+		c.file = vm_run_file(&run);
+		err = apply_stretch(a, fr, c, &c.p);
+	}
+	return err;
 }

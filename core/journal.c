@@ -12,13 +12,21 @@
 int vm_journal_init(struct vm_journal *j)
 {
 	j->frame = vm_frame_alloc();
-	return j->frame ? 0 : -ENOMEM;
+	if (!j->frame)
+		return -ENOMEM;
+	j->file = j->group ? vm_files_alloc(sizeof(*j->file)) : NULL;
+	if (!j->group || j->file)
+		return 0;
+	vm_journal_fini(j);
+	return -ENOMEM;
 }
 
 void vm_journal_fini(struct vm_journal *j)
 {
 	vm_frame_free(j->frame);
 	j->frame = NULL;
+	vm_files_free(j->file, sizeof(*j->file));
+	j->file = NULL;
 }
 
 void vm_journal_begin(struct vm_journal *j)
@@ -66,6 +74,8 @@ static int write_frame(struct vm_journal *j, const struct vm_txn *txn)
 	if (txn) {
 		fr->flags = VM_FRAME_COMMIT | j->flags;
 		fr->txid = txn->txid;
+	}
+	if (txn && !j->group) {
 		fr->size = txn->size;
 		fr->cut = txn->size_low < txn->size ? txn->size_low : txn->size;
 	}
@@ -85,18 +95,16 @@ static int write_frame(struct vm_journal *j, const struct vm_txn *txn)
 	return 0;
 }
 
-int vm_journal_add(struct vm_journal *j, uint64_t off, const void *data, size_t len, uint32_t flags)
+int vm_journal_add_run(struct vm_journal *j, uint64_t off, const void *data, size_t len, uint32_t flags)
 {
 	const uint8_t *p = data;
 
-	if (flags & VM_RUN_BASE)
-		j->flags |= VM_FRAME_BASE;
 	while (len) {
 		struct vm_run run = {.off = off, .flags = flags};
 		uint8_t *to = j->frame + sizeof(struct vm_frame) + j->fill;
 		size_t room = VM_JOURNAL_PAYLOAD_MAX - j->fill;
 
-		if (room < sizeof(run) + VM_BLKSIZE && room < sizeof(run) + len) {
+		if (room < sizeof(run) + VM_RUN_WHOLE && room < sizeof(run) + len) {
 			int err = write_frame(j, NULL);
 
 			if (err)
@@ -114,6 +122,14 @@ int vm_journal_add(struct vm_journal *j, uint64_t off, const void *data, size_t 
 		len -= run.len;
 	}
 	return 0;
+}
+
+int vm_journal_add(struct vm_journal *j, uint64_t off, const void *data, size_t len, uint32_t flags)
+{
+	BUG_ON(flags & (VM_RUN_KINDS & ~VM_RUN_BASE) || !(flags >> VM_RUN_FILE_SHIFT) != !j->group);
+	if (flags & VM_RUN_BASE)
+		j->flags |= VM_FRAME_BASE;
+	return vm_journal_add_run(j, off, data, len, flags);
 }
 
 bool vm_journal_has_runs(const struct vm_journal *j)
@@ -204,7 +220,7 @@ int vm_journal_commit(struct vm_journal *j, const struct vm_txn *txn, bool sync)
 	m.chain = j->chain;
 	m.seq++;
 	m.txid = txn->txid;
-	m.size = txn->size;
+	m.size = j->group ? 0 : txn->size;
 	if (sync) {
 		m.synced = m.tail;
 		m.durable_seq = m.seq;
@@ -242,17 +258,18 @@ static bool is_in_memory(const struct vm_journal *j, const struct vm_journal_mar
 	       m->synced == m->tail;
 }
 
-static int apply_from_memory(struct vm_journal *j, int data_fd)
+static int apply_from_memory(const struct vm_journal *j, const struct vm_journal_files *files)
 {
 	const struct vm_frame *fr = (const struct vm_frame *)j->frame;
-	int err = vm_apply_size(data_fd, fr);
+	struct vm_apply a = {.fd = j->fd, .files = files, .table = j->file, .commit = *fr};
+	int err = vm_apply_sizes(&a, fr);
 
 	if (!err && fr->flags & VM_FRAME_BASE)
-		err = vm_apply_frame(j->fd, data_fd, fr, fr, true);
-	return err ? err : vm_apply_frame(j->fd, data_fd, fr, fr, false);
+		err = vm_apply_frame(&a, fr, VM_RUN_BASE);
+	return err ? err : vm_apply_frame(&a, fr, 0);
 }
 
-int vm_journal_apply(struct vm_journal *j, int data_fd)
+int vm_journal_apply(struct vm_journal *j, const struct vm_journal_files *files)
 {
 	struct vm_journal_mark m;
 	int err;
@@ -261,9 +278,9 @@ int vm_journal_apply(struct vm_journal *j, int data_fd)
 	if (m.applied == m.synced)
 		return 0;
 	if (is_in_memory(j, &m))
-		err = apply_from_memory(j, data_fd);
+		err = apply_from_memory(j, files);
 	else
-		err = vm_journal_replay(j->fd, data_fd, m.applied, m.synced, NULL, NULL);
+		err = vm_replay(j->fd, files, j->file, m.applied, m.synced, NULL, NULL);
 	if (err)
 		return err;
 	m.applied = m.synced;
@@ -271,13 +288,13 @@ int vm_journal_apply(struct vm_journal *j, int data_fd)
 	return 0;
 }
 
-int vm_journal_checkpoint(struct vm_journal *j, int data_fd)
+int vm_journal_checkpoint(struct vm_journal *j, const struct vm_journal_files *files)
 {
 	struct vm_journal_mark m;
 	int err = vm_journal_sync(j);
 
 	if (!err)
-		err = vm_journal_apply(j, data_fd);
+		err = vm_journal_apply(j, files);
 	if (err)
 		return err;
 	vm_journal_mark(j, &m);
@@ -285,9 +302,9 @@ int vm_journal_checkpoint(struct vm_journal *j, int data_fd)
 		return vm_journal_start_over(j, m.size);
 	if (m.tail == VM_JOURNAL_START)
 		return 0;
-	err = vm_journal_datasync(data_fd);
+	err = j->group ? vm_journal_sync_files(j, files, m.tail) : vm_journal_datasync(files->fd);
 	if (err) {
-		/* pages of the file may be lost though the kernel calls them clean: replay them all */
+		/* pages of a file may be lost though the kernel calls them clean: replay them all */
 		m.applied = VM_JOURNAL_START;
 		vm_journal_set_mark(j, &m);
 		return err;

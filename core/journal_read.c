@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The committed bytes of the file: its own, under the commits that are in the journal and not yet in the
+ * The committed bytes of a file: its own, under the commits that are in the journal and not yet in the
  * file. Such are there after commits that did not wait for the disk (J3), and after a failed apply.
  *
  * No lock, no memory: this may run in a fault handler. It looks at one position, and again when that changed.
@@ -40,82 +40,150 @@ static int window_get(struct window *w, uint64_t off, void *to, size_t len)
 	return 0;
 }
 
-static int read_runs(int fd, const struct vm_frame *fr, const struct vm_frame *commit, bool base,
-		     const struct dest *d)
+/* The runs of one frame, one after the other. */
+struct walk {
+	struct window w;
+	uint64_t at, end; /* in the journal */
+};
+
+static struct walk walk_of(int fd, const struct vm_frame *fr)
 {
-	uint64_t at = fr->offset + sizeof(*fr), end = at + fr->len;
-	struct window w = {.fd = fd};
+	return (struct walk){
+		.w.fd = fd, .at = fr->offset + sizeof(*fr), .end = fr->offset + sizeof(*fr) + fr->len};
+}
 
-	while (at < end) {
-		struct vm_run run;
-		uint64_t start, stop;
-		int err;
+/* 1, 0 at the end, or -errno. *ret_bytes: where the run's bytes are. */
+static int next_run(struct walk *k, struct vm_run *ret, uint64_t *ret_bytes)
+{
+	int err;
 
-		if (end - at < sizeof(run))
-			return -EUCLEAN;
-		err = window_get(&w, at, &run, sizeof(run));
-		if (err)
-			return err;
-		at += sizeof(run);
-		if (run.len > end - at || run.off > (uint64_t)INT64_MAX - run.len)
-			return -EUCLEAN;
-		start = run.off > d->start ? run.off : d->start;
-		stop = run.off + run.len;
-		stop = stop < commit->size ? stop : commit->size;
+	*ret_bytes = k->at;
+	if (k->at == k->end)
+		return 0;
+	if (k->end - k->at < sizeof(*ret))
+		return -EUCLEAN;
+	err = window_get(&k->w, k->at, ret, sizeof(*ret));
+	if (err)
+		return err;
+	*ret_bytes += sizeof(*ret);
+	if (ret->len > k->end - *ret_bytes || ret->off > (uint64_t)INT64_MAX - ret->len)
+		return -EUCLEAN;
+	k->at = *ret_bytes + ret->len;
+	return 1;
+}
+
+/* What a commit is to one file. */
+struct view {
+	int fd;
+	uint32_t flags; /* the file's number, where runs have it */
+	uint64_t size, cut;
+	uint64_t from, to; /* its frames */
+};
+
+static int read_runs(const struct view *v, const struct vm_frame *fr, uint32_t kind, const struct dest *d)
+{
+	struct walk k = walk_of(v->fd, fr);
+	struct vm_run run;
+	uint64_t bytes;
+	int more;
+
+	while ((more = next_run(&k, &run, &bytes)) > 0) {
+		uint64_t start = run.off > d->start ? run.off : d->start;
+		uint64_t stop = run.off + run.len;
+
+		stop = stop < v->size ? stop : v->size;
 		stop = stop < d->stop ? stop : d->stop;
-		if (start < stop && !!(run.flags & VM_RUN_BASE) == base) {
-			err = vm_sys_pread_full(fd, d->buf + (start - d->start), stop - start,
-						(off_t)(at + (start - run.off)));
+		if (start < stop && run.flags == (v->flags | kind)) {
+			int err = vm_sys_pread_full(v->fd, d->buf + (start - d->start), stop - start,
+						    (off_t)(bytes + (start - run.off)));
+
 			if (err)
 				return err;
 		}
-		at += run.len;
 	}
-	return 0;
+	return more;
 }
 
-static int read_pass(int fd, const struct vm_frame *commit, uint64_t from, uint64_t to, bool base,
-		     const struct dest *d)
+static int read_pass(const struct view *v, uint32_t kind, const struct dest *d)
 {
-	while (from < to) {
+	uint64_t at = v->from;
+
+	while (at < v->to) {
 		struct vm_frame fr;
-		int err = vm_frame_load_header(fd, from, &fr);
+		int err = vm_frame_load_header(v->fd, at, &fr);
 
 		if (!err)
-			err = read_runs(fd, &fr, commit, base, d);
+			err = read_runs(v, &fr, kind, d);
 		if (err)
 			return err;
-		from += vm_frame_space(&fr);
+		at += vm_frame_space(&fr);
 	}
 	return 0;
 }
 
-static int read_pending(int fd, uint64_t from, uint64_t to, const struct dest *d)
+/* The size that a group's commit gives to the file of v. 1; 0: it has no part in it; or -errno. */
+static int find_size(struct view *v)
+{
+	uint64_t at = v->from;
+
+	while (at < v->to) {
+		struct vm_frame fr;
+		struct vm_run run;
+		uint64_t bytes;
+		struct walk k;
+		int more = vm_frame_load_header(v->fd, at, &fr);
+
+		if (more)
+			return more;
+		k = walk_of(v->fd, &fr);
+		while ((more = next_run(&k, &run, &bytes)) > 0)
+			if (run.flags == (v->flags | VM_RUN_SIZE) && run.len == sizeof(v->cut)) {
+				v->size = run.off;
+				return window_get(&k.w, bytes, &v->cut, sizeof(v->cut)) ?: 1;
+			}
+		if (more)
+			return more;
+		at += vm_frame_space(&fr);
+	}
+	return 0;
+}
+
+static int read_commit(const struct view *v, bool has_base, const struct dest *d)
+{
+	int err = 0;
+
+	if (v->cut < d->stop) {
+		uint64_t start = v->cut > d->start ? v->cut : d->start;
+
+		memset(d->buf + (start - d->start), 0, d->stop - start);
+	}
+	if (has_base)
+		err = read_pass(v, VM_RUN_BASE, d);
+	return err ? err : read_pass(v, 0, d);
+}
+
+static int read_pending(int fd, uint32_t file, uint64_t from, uint64_t to, const struct dest *d)
 {
 	while (from < to) {
+		struct view v = {.fd = fd, .flags = file << VM_RUN_FILE_SHIFT, .from = from};
 		struct vm_frame commit;
-		uint64_t next;
-		int err = vm_frame_find_commit(fd, from, &commit, &next);
+		int more = vm_frame_find_commit(fd, from, &commit, &v.to);
 
-		if (err)
-			return err;
-		if (commit.cut < d->stop) {
-			uint64_t start = commit.cut > d->start ? commit.cut : d->start;
-
-			memset(d->buf + (start - d->start), 0, d->stop - start);
-		}
-		if (commit.flags & VM_FRAME_BASE)
-			err = read_pass(fd, &commit, from, next, true, d);
-		if (!err)
-			err = read_pass(fd, &commit, from, next, false, d);
-		if (err)
-			return err;
-		from = next;
+		if (more)
+			return more;
+		v.size = commit.size;
+		v.cut = commit.cut;
+		more = file ? find_size(&v) : 1;
+		if (more > 0)
+			more = read_commit(&v, commit.flags & VM_FRAME_BASE, d);
+		if (more)
+			return more;
+		from = v.to;
 	}
 	return 0;
 }
 
-int vm_journal_read(struct vm_journal *j, int data_fd, void *buf, size_t len, uint64_t off)
+int vm_journal_read(struct vm_journal *j, uint32_t file, int data_fd, void *buf, size_t len, uint64_t off)
 {
 	struct dest d = {.buf = buf, .start = off, .stop = off + len};
 	struct vm_journal_mark m;
@@ -127,7 +195,7 @@ int vm_journal_read(struct vm_journal *j, int data_fd, void *buf, size_t len, ui
 		turn = vm_journal_mark(j, &m);
 		err = vm_sys_pread_full(data_fd, buf, len, (off_t)off);
 		if (!err && m.applied != m.tail)
-			err = read_pending(j->fd, m.applied, m.tail, &d);
+			err = read_pending(j->fd, file, m.applied, m.tail, &d);
 	} while (turn != atomic_load(&j->pos->turn));
 	return err;
 }

@@ -84,7 +84,7 @@ void vm_journal_zero_ahead(int fd, uint64_t limit, uint64_t *alloc)
 	}
 }
 
-static int write_slot(int fd, uint32_t slot, const struct vm_journal_header *h)
+int vm_journal_write_slot(int fd, uint32_t slot, const struct vm_journal_header *h)
 {
 	uint8_t buf[VM_JOURNAL_SLOT] = {0};
 
@@ -92,7 +92,7 @@ static int write_slot(int fd, uint32_t slot, const struct vm_journal_header *h)
 	return vm_sys_pwrite_full(fd, buf, sizeof(buf), (off_t)slot * VM_JOURNAL_SLOT);
 }
 
-static int get_salt(uint64_t *ret)
+int vm_journal_random(uint64_t *ret)
 {
 	*ret = 0;
 	while (!*ret) {
@@ -109,12 +109,14 @@ static int get_salt(uint64_t *ret)
 int vm_journal_start_over(struct vm_journal *j, uint64_t size)
 {
 	struct vm_journal_header h = {.magic = VM_JOURNAL_MAGIC,
-				      .version = VM_JOURNAL_VERSION,
+				      .version = j->group ? VM_JOURNAL_VERSION_GROUP : VM_JOURNAL_VERSION,
 				      .len = sizeof(h),
 				      .dev = j->id.dev,
 				      .ino = j->id.ino,
 				      .igen = j->id.igen,
-				      .size = size};
+				      .size = size,
+				      .kind = j->group ? VM_JOURNAL_GROUP : VM_JOURNAL_ONE,
+				      .group = j->group};
 	struct vm_journal_mark m;
 	uint32_t first;
 	int err;
@@ -127,7 +129,7 @@ int vm_journal_start_over(struct vm_journal *j, uint64_t size)
 	m.flags |= VM_MARK_START;
 	m.generation++;
 	vm_journal_set_mark(j, &m);
-	err = get_salt(&m.salt);
+	err = vm_journal_random(&m.salt);
 	if (err)
 		return err;
 	h.generation = m.generation;
@@ -137,14 +139,14 @@ int vm_journal_start_over(struct vm_journal *j, uint64_t size)
 
 	/* the slot that is not known to be good goes first: the other one counts until this is durable */
 	first = !m.good_slot;
-	err = write_slot(j->fd, first, &h);
+	err = vm_journal_write_slot(j->fd, first, &h);
 	if (!err)
 		err = vm_journal_datasync(j->fd);
 	if (err)
 		return err;
 	m.good_slot = first;
 	/* The second is a spare for a damaged first. Should this fail the next start-over writes it first. */
-	(void)write_slot(j->fd, !first, &h);
+	(void)vm_journal_write_slot(j->fd, !first, &h);
 
 	m.flags = 0;
 	m.tail = m.synced = m.applied = VM_JOURNAL_START;

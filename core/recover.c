@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a journal holds: frames that verify, and which of them count. */
 #define _GNU_SOURCE 1
-#include "recover.h"
+#include "journal_priv.h"
 #include "vm_sys.h"
 
 #define XXH_INLINE_ALL
@@ -32,8 +32,8 @@ uint64_t vm_frame_payload_sum(const void *payload, size_t len)
 
 void *vm_frame_alloc(void)
 {
-	void *p = vm_own_map(VM_JOURNAL_FRAME_MAX, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p =
+		vm_own_map(VM_JOURNAL_FRAME_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return vm_sys_err(p) ? NULL : p;
 }
@@ -95,20 +95,6 @@ int vm_frame_find_commit(int fd, uint64_t off, struct vm_frame *ret_commit, uint
 	*ret_commit = fr;
 	*ret_next = off;
 	return 0;
-}
-
-static bool runs_make_sense(const struct vm_frame *fr)
-{
-	const uint8_t *p = (const uint8_t *)(fr + 1), *stop = p + fr->len;
-	struct vm_run run;
-
-	while (p < stop) {
-		p = vm_run_at(p, stop, &run);
-		if (!p)
-			return false;
-		p += run.len;
-	}
-	return !(fr->flags & VM_FRAME_COMMIT) || (fr->size <= (uint64_t)INT64_MAX && fr->cut <= fr->size);
 }
 
 /* ---- scanning ---- */
@@ -179,6 +165,7 @@ static int scan_headless(int fd, uint64_t len, const struct vm_journal_header sl
 {
 	static const struct vm_journal_header none;
 	static const uint64_t magic = VM_JOURNAL_MAGIC;
+	bool never = is_zero(&slot[0], sizeof(*slot)) && is_zero(&slot[1], sizeof(*slot));
 	int err = find_proof(fd, VM_JOURNAL_START, len, &none, 0, buf, &ret->proof_off);
 
 	if (err)
@@ -188,9 +175,16 @@ static int scan_headless(int fd, uint64_t len, const struct vm_journal_header sl
 		ret->why = VM_SCAN_BAD_HEADER;
 		return 0;
 	}
-	if ((len < sizeof(magic) && !memcmp(&slot[0], &magic, len)) || slot[0].magic == magic ||
-	    slot[1].magic == magic ||
-	    (is_zero(&slot[0], sizeof(*slot)) && is_zero(&slot[1], sizeof(*slot)))) {
+	err = never ? -EUCLEAN : vm_journal_verify_stub(fd, NULL);
+	if (err && err != -EUCLEAN)
+		return err;
+	if (!err) {
+		ret->state = VM_SCAN_DAMAGED;
+		ret->why = VM_SCAN_BAD_HEADER;
+		return 0;
+	}
+	if (never || (len < sizeof(magic) && !memcmp(&slot[0], &magic, len)) || slot[0].magic == magic ||
+	    slot[1].magic == magic) {
 		ret->state = VM_SCAN_EMPTY;
 		ret->why = len < VM_JOURNAL_START ? VM_SCAN_SHORT : VM_SCAN_UNSTARTED;
 		return 0;
@@ -201,7 +195,7 @@ static int scan_headless(int fd, uint64_t len, const struct vm_journal_header sl
 }
 
 /* Frames, until one does not continue the chain. */
-static int scan_frames(int fd, uint64_t len, uint8_t *buf, struct vm_scan *ret)
+static int scan_frames(int fd, uint64_t len, uint8_t *buf, struct vm_sense *sense, struct vm_scan *ret)
 {
 	const struct vm_journal_header *h = &ret->header;
 	struct vm_frame *fr = (struct vm_frame *)buf;
@@ -219,7 +213,7 @@ static int scan_frames(int fd, uint64_t len, uint8_t *buf, struct vm_scan *ret)
 		if (err || fr->generation != h->generation || fr->salt != h->salt || fr->prev != chain ||
 		    fr->seq != ret->ncommits + 1)
 			break;
-		if (!runs_make_sense(fr)) {
+		if (!vm_sense_frame(sense, fr)) {
 			ret->state = VM_SCAN_DAMAGED;
 			ret->why = VM_SCAN_BAD_RUN;
 			ret->bad_off = off;
@@ -257,6 +251,37 @@ static int scan_frames(int fd, uint64_t len, uint8_t *buf, struct vm_scan *ret)
 	return 0;
 }
 
+static int scan_stub(int fd, struct vm_scan *ret)
+{
+	int err = vm_journal_verify_stub(fd, &ret->header);
+
+	if (err && err != -EUCLEAN)
+		return err;
+	ret->state = err ? VM_SCAN_DAMAGED : VM_SCAN_MEMBER;
+	ret->why = err ? VM_SCAN_BAD_STUB : VM_SCAN_OK;
+	return 0;
+}
+
+static int scan_journal(int fd, uint64_t len, uint8_t *buf, struct vm_scan *ret)
+{
+	struct vm_sense sense;
+	int err = vm_sense_init(&sense, ret->header.kind == VM_JOURNAL_GROUP);
+
+	if (err)
+		return err;
+	err = scan_frames(fd, len, buf, &sense, ret);
+	vm_sense_fini(&sense);
+	return err;
+}
+
+static bool version_is_known(const struct vm_journal_header *h)
+{
+	if (h->version == VM_JOURNAL_VERSION)
+		return h->kind == VM_JOURNAL_ONE;
+	return h->version == VM_JOURNAL_VERSION_GROUP &&
+	       (h->kind == VM_JOURNAL_GROUP || h->kind == VM_JOURNAL_STUB);
+}
+
 static int scan_slots(int fd, uint64_t len, struct vm_journal_header slot[2], uint8_t *buf,
 		      struct vm_scan *ret)
 {
@@ -269,20 +294,20 @@ static int scan_slots(int fd, uint64_t len, struct vm_journal_header slot[2], ui
 		if (err)
 			return err;
 		valid[i] = header_verifies(&slot[i]);
-		if (valid[i] && slot[i].version != VM_JOURNAL_VERSION) {
+		if (valid[i] && !version_is_known(&slot[i])) {
 			ret->header = slot[i];
 			ret->state = VM_SCAN_FOREIGN;
 			ret->why = VM_SCAN_VERSION;
 			return 0;
 		}
 	}
-	/* below its headers no commit can have been: J2 */
-	if (len < VM_JOURNAL_START || (!valid[0] && !valid[1]))
-		return scan_headless(fd, len, slot, buf, ret);
 	best = valid[0] && valid[1] ? slot[1].generation > slot[0].generation : valid[1];
+	/* below its headers no commit can have been: J2; a stub's record was there before them */
+	if (!valid[best] || (len < VM_JOURNAL_START && slot[best].kind != VM_JOURNAL_STUB))
+		return scan_headless(fd, len, slot, buf, ret);
 	ret->header = slot[best];
 	ret->slot = (uint32_t)best;
-	return scan_frames(fd, len, buf, ret);
+	return slot[best].kind == VM_JOURNAL_STUB ? scan_stub(fd, ret) : scan_journal(fd, len, buf, ret);
 }
 
 int vm_journal_scan(int fd, const struct vm_journal_id *id, struct vm_scan *ret)
@@ -300,8 +325,8 @@ int vm_journal_scan(int fd, const struct vm_journal_id *id, struct vm_scan *ret)
 		return -ENOMEM;
 	err = scan_slots(fd, (uint64_t)st.st_size, slot, buf, ret);
 	/* of another file: nothing to lose when it holds nothing */
-	if (!err && id && ret->state != VM_SCAN_EMPTY && ret->header.magic &&
-	    !vm_journal_is_of(&ret->header, id) && ret->why != VM_SCAN_VERSION) {
+	if (!err && id && ret->state != VM_SCAN_EMPTY && ret->header.magic && ret->why != VM_SCAN_VERSION &&
+	    (ret->header.kind == VM_JOURNAL_GROUP || !vm_journal_is_of(&ret->header, id))) {
 		ret->state = VM_SCAN_FOREIGN;
 		ret->why = VM_SCAN_IDENTITY;
 	}

@@ -49,15 +49,16 @@ void pol_file_free(struct vm_bigfile *f)
 
 /* ---- writing to the file ---- */
 
-int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int data_fd))
+int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, const struct vm_journal_files *files))
 {
+	struct vm_journal_files one = {.fd = f->fd};
 	struct pol_file_priv *p = f->priv;
 	struct pol_file_own own;
 	int err = pol_file_own_begin(f, &own);
 
 	if (err)
 		return err;
-	err = fn(&p->j, f->fd);
+	err = fn(&p->j, &one);
 	pol_file_own_end(f, &own); /* also when it failed: it may have written something before */
 	return err;
 }
@@ -302,7 +303,7 @@ static int load_beside(struct vm_bigfile *f, uint64_t off, size_t len, void *buf
 
 	if (err)
 		return err;
-	err = vm_journal_read(&j, f->fd, buf, len, off);
+	err = vm_journal_read(&j, 0, f->fd, buf, len, off);
 	vm_fd_drop(&j.fd);
 	return err;
 }
@@ -315,7 +316,7 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 	vm_journal_mark(&p->j, &m);
 	if (p->j.fd < 0 && m.applied != m.tail)
 		return load_beside(f, pgoff * VM_BLKSIZE, npages * VM_BLKSIZE, buf);
-	return vm_journal_read(&p->j, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
+	return vm_journal_read(&p->j, 0, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
 }
 
 /* The first extent in [*start, *stop), or -ENXIO. Not by SEEK_DATA: the descriptor's position is the

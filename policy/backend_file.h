@@ -123,7 +123,7 @@ void *pol_file_memory(size_t len);
 int pol_file_prepare(struct vm_bigfile *f, const char *arg);
 void pol_file_free(struct vm_bigfile *f);
 /* Run what writes to the file, without taking a change of somebody else's for ours. */
-int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, int data_fd));
+int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, const struct vm_journal_files *files));
 /* Operations that others are made of. */
 int pol_file_size(struct vm_bigfile *f, uint64_t *ret_size);
 int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf);

@@ -16,6 +16,7 @@
 static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **ret_what)
 {
 	struct pol_file_priv *p = f->priv;
+	struct vm_journal_files one = {.fd = f->fd};
 	struct pol_file_own own;
 	int err;
 
@@ -24,6 +25,8 @@ static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **re
 	if (err || scan->state == VM_SCAN_EMPTY)
 		return err;
 	*ret_what = scan->state == VM_SCAN_FOREIGN ? "is another file's or another version's" : "is damaged";
+	if (scan->state == VM_SCAN_MEMBER)
+		*ret_what = "says that the file is a member of a group";
 	if (scan->state != VM_SCAN_COMMITS)
 		return -EUCLEAN;
 	*ret_what = "recover";
@@ -32,7 +35,7 @@ static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **re
 		return err;
 	if (p->snapshot) /* who has one may never have seen these commits */
 		pol_news_all(f);
-	err = vm_journal_replay(p->j.fd, f->fd, VM_JOURNAL_START, scan->end, NULL, NULL);
+	err = vm_journal_replay(p->j.fd, &one, VM_JOURNAL_START, scan->end, NULL, NULL);
 	pol_file_own_end(f, &own);
 	return err ? err : vm_sys->fsync(f->fd);
 }

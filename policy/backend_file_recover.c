@@ -90,6 +90,13 @@ static void tell_refusal(struct work *w)
 		    "changed",
 		    w->path, w->jpath, (unsigned long long)s->bad_off);
 		break;
+	case VM_SCAN_BAD_STUB:
+		say(w, "%s: %s says that the file is a member of a group, and is damaged; nothing was changed", w->path,
+		    w->jpath);
+		break;
+	case VM_SCAN_OK:
+		say(w, "%s: %s says that the file is a member of a group; nothing was changed", w->path, w->jpath);
+		break;
 	default:
 		say(w,
 		    "%s: journal %s is damaged: the commit after txid %llu, at offset %llu, does not verify, "
@@ -128,6 +135,7 @@ static void report(struct work *w)
 		r->state = POL_JOURNAL_DAMAGED;
 		tell_refusal(w);
 		break;
+	case VM_SCAN_MEMBER:
 	case VM_SCAN_FOREIGN:
 		r->state = POL_JOURNAL_FOREIGN;
 		tell_refusal(w);
@@ -248,10 +256,13 @@ static int recover_locked(struct work *w, pol_progress_fn *progress, void *arg)
 
 	if (err)
 		return err;
-	if (w->scan.state == VM_SCAN_DAMAGED || w->scan.state == VM_SCAN_FOREIGN)
+	if (w->scan.state == VM_SCAN_DAMAGED || w->scan.state == VM_SCAN_FOREIGN ||
+	    w->scan.state == VM_SCAN_MEMBER)
 		return -EUCLEAN;
 	if (w->scan.state == VM_SCAN_COMMITS) {
-		err = vm_journal_replay(w->jfd, w->data_fd, VM_JOURNAL_START, w->scan.end, progress, arg);
+		struct vm_journal_files one = {.fd = w->data_fd};
+
+		err = vm_journal_replay(w->jfd, &one, VM_JOURNAL_START, w->scan.end, progress, arg);
 		if (err)
 			return failed(w, "replay into the file failed, the journal stays", err);
 		err = vm_sys->fsync(w->data_fd);

@@ -154,7 +154,7 @@ static int add_base(struct vm_bigfile *f, uint64_t cut, uint64_t size)
 		while (start < stop) {
 			uint64_t max = (uint64_t)POL_FILE_BATCH * VM_BLKSIZE;
 			size_t n = (size_t)(stop - start < max ? stop - start : max);
-			int err = vm_journal_read(&p->j, f->fd, p->scratch, n, start);
+			int err = vm_journal_read(&p->j, 0, f->fd, p->scratch, n, start);
 
 			if (!err)
 				err = vm_journal_add(&p->j, start, p->scratch, n, VM_RUN_BASE);

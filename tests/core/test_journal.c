@@ -13,7 +13,7 @@ static void assert_reads(struct rig *g)
 {
 	static uint8_t buf[IMAGE_MAX];
 
-	assert_int_equal(vm_journal_read(&g->r.j, g->r.data_fd, buf, IMAGE_MAX, 0), 0);
+	assert_int_equal(vm_journal_read(&g->r.j, 0, g->r.data_fd, buf, IMAGE_MAX, 0), 0);
 	assert_memory_equal(buf, g->now.bytes, IMAGE_MAX);
 }
 
@@ -27,7 +27,7 @@ static void a_durable_commit_is_one_sync_and_reaches_the_file_when_applied(void 
 	assert_int_equal(faulty_disarm(), 1);
 	assert_true(image_is_in(&empty, g->r.box.data));
 	assert_reads(g);
-	assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 	assert_true(image_is_in(&g->now, g->r.box.data));
 	assert_reads(g);
 }
@@ -39,11 +39,11 @@ static void a_lazy_commit_is_not_applied_before_it_is_synced(void **state)
 
 	assert_int_equal(commit_byte(g, 1, false), 0);
 	assert_int_equal(commit_byte(g, 2, false), 0);
-	assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 	assert_true(image_is_in(&empty, g->r.box.data));
 	assert_reads(g);
 	assert_int_equal(vm_journal_sync(&g->r.j), 0);
-	assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 	assert_true(image_is_in(&g->now, g->r.box.data));
 }
 
@@ -60,7 +60,7 @@ static void what_is_not_applied_is_read_as_committed(void **state)
 		g->now = next;
 		assert_reads(g);
 		if (i % 7 == 0)
-			assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
+			assert_int_equal(vm_journal_checkpoint(&g->r.j, &g->r.files), 0);
 	}
 }
 
@@ -74,7 +74,7 @@ static void *read_all_the_time(void *arg)
 	uintptr_t nbad = 0;
 
 	while (!reader_stop) {
-		if (vm_journal_read(&g->r.j, g->r.data_fd, page, sizeof(page), 0))
+		if (vm_journal_read(&g->r.j, 0, g->r.data_fd, page, sizeof(page), 0))
 			nbad++;
 		nbad += memcmp(page, page + 1, sizeof(page) - 1) != 0;
 	}
@@ -119,9 +119,9 @@ static void a_reader_beside_the_writer_never_sees_half_a_commit(void **state)
 		assert_int_equal(jrig_commit(&g->r, &g->now, &next, IMAGE_MAX, i % 2 == 0), 0);
 		g->now = next;
 		if (i % 2 == 0)
-			assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+			assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 		if (i % 64 == 0)
-			assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
+			assert_int_equal(vm_journal_checkpoint(&g->r.j, &g->r.files), 0);
 	}
 	reader_stop = true;
 	assert_int_equal(pthread_join(t, &nbad), 0);
@@ -137,7 +137,7 @@ static void base_runs_lie_below_the_others(void **state)
 
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(commit_byte(g, (uint8_t)('a' + i), true), 0);
-	assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 	vm_journal_begin(&g->r.j);
 	assert_int_equal(vm_journal_add(&g->r.j, 2, "XY", 2, 0), 0);
 	assert_int_equal(vm_journal_add(&g->r.j, 1, "bcdef", 5, VM_RUN_BASE), 0);
@@ -145,9 +145,9 @@ static void base_runs_lie_below_the_others(void **state)
 	memcpy(g->now.bytes, "\0bXYef\0\0", 8);
 	assert_reads(g);
 	assert_int_equal(
-		vm_journal_replay(g->r.j.fd, g->r.data_fd, VM_JOURNAL_START, mark(g).tail, NULL, NULL), 0);
+		vm_journal_replay(g->r.j.fd, &g->r.files, VM_JOURNAL_START, mark(g).tail, NULL, NULL), 0);
 	assert_true(image_is_in(&g->now, g->r.box.data));
-	assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 	assert_true(image_is_in(&g->now, g->r.box.data));
 }
 
@@ -158,7 +158,7 @@ static void a_start_over_leaves_nothing_to_replay(void **state)
 
 	assert_int_equal(commit_byte(g, 1, true), 0);
 	assert_int_equal(scan(g).ncommits, 1);
-	assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_checkpoint(&g->r.j, &g->r.files), 0);
 	assert_true(image_is_in(&g->now, g->r.box.data));
 	assert_int_equal(scan(g).state, VM_SCAN_EMPTY);
 	assert_true(mark(g).generation > generation);
@@ -180,7 +180,7 @@ static void a_start_over_cuts_a_journal_that_outgrew_its_limit(void **state)
 	memset(big, 1, sizeof(big));
 	assert_int_equal(vm_journal_add(&g->r.j, 0, big, sizeof(big), 0), 0);
 	assert_int_equal(vm_journal_commit(&g->r.j, &txn, true), 0);
-	assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
+	assert_int_equal(vm_journal_checkpoint(&g->r.j, &g->r.files), 0);
 	assert_int_equal(fstat(g->r.j.fd, &st), 0);
 	assert_int_equal(st.st_size, 1 << 20);
 	assert_int_equal(fstat(g->r.data_fd, &st), 0);

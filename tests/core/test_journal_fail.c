@@ -76,7 +76,7 @@ static void lost_lazy_commits_are_an_error_and_not_a_gap(void **state)
 	/* the cache gave it up */
 	assert_int_equal(pwrite(g->r.j.fd, zeros, sizeof(zeros), VM_JOURNAL_START), sizeof(zeros));
 	assert_int_equal(commit_byte(g, 2, true), -EUCLEAN);
-	assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), -EUCLEAN);
+	assert_int_equal(vm_journal_checkpoint(&g->r.j, &g->r.files), -EUCLEAN);
 }
 
 static void a_start_over_that_fails_is_finished_before_the_next_commit(void **state)
@@ -88,7 +88,7 @@ static void a_start_over_that_fails_is_finished_before_the_next_commit(void **st
 
 		assert_int_equal(commit_byte(g, 1, true), 0);
 		faulty_arm(FAULTY_ALL & ~FAULTY_BIT(pwritev), n, EIO, n & 1 ? 0 : FAULTY_FOR_EVER);
-		err = vm_journal_checkpoint(&g->r.j, g->r.data_fd);
+		err = vm_journal_checkpoint(&g->r.j, &g->r.files);
 		if (n > faulty_disarm()) {
 			assert_int_equal(err, 0);
 			assert_true(n > 6);
@@ -96,11 +96,11 @@ static void a_start_over_that_fails_is_finished_before_the_next_commit(void **st
 		}
 		/* whatever a crash finds now, the file comes out right */
 		if (scan(g).state == VM_SCAN_COMMITS)
-			assert_int_equal(vm_journal_replay(g->r.j.fd, g->r.data_fd, VM_JOURNAL_START,
+			assert_int_equal(vm_journal_replay(g->r.j.fd, &g->r.files, VM_JOURNAL_START,
 							   scan(g).end, NULL, NULL),
 					 0);
 		assert_true(image_is_in(&g->now, g->r.box.data));
-		assert_int_equal(vm_journal_checkpoint(&g->r.j, g->r.data_fd), 0);
+		assert_int_equal(vm_journal_checkpoint(&g->r.j, &g->r.files), 0);
 		assert_int_equal(mark(g).flags, 0);
 		assert_int_equal(mark(g).applied, mark(g).tail);
 	}

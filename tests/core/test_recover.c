@@ -35,7 +35,7 @@ static int setup(void **state)
 		next.size += next.size < IMAGE_MAX;
 		next.bytes[next.size - 1] = (uint8_t)(i + 5);
 		assert_int_equal(jrig_commit(&g->r, &g->now, &next, low, true), 0);
-		assert_int_equal(vm_journal_apply(&g->r.j, g->r.data_fd), 0);
+		assert_int_equal(vm_journal_apply(&g->r.j, &g->r.files), 0);
 		g->now = next;
 	}
 	g->len = box_get(g->r.box.journal, g->bytes, sizeof(g->bytes));

@@ -63,10 +63,10 @@ static struct history *make_history(uint64_t rnd)
 		next = old;
 		image_change(&next, &rnd, &low);
 		assert_int_equal(jrig_commit(&h->r, &old, &next, low, true), 0);
-		assert_int_equal(vm_journal_apply(&h->r.j, h->r.data_fd), 0);
+		assert_int_equal(vm_journal_apply(&h->r.j, &h->r.files), 0);
 		old = next;
 	}
-	assert_int_equal(vm_journal_checkpoint(&h->r.j, h->r.data_fd), 0);
+	assert_int_equal(vm_journal_checkpoint(&h->r.j, &h->r.files), 0);
 	h->version[0] = old;
 	keep(h, 0);
 	for (int v = 1; v <= NVERSIONS; v++) {
@@ -76,7 +76,7 @@ static struct history *make_history(uint64_t rnd)
 		h->version[v].size += h->version[v].size < IMAGE_MAX - 1;
 		h->version[v].bytes[h->version[v].size - 1] = (uint8_t)(v + 3);
 		assert_int_equal(jrig_commit(&h->r, &h->version[v - 1], &h->version[v], low, true), 0);
-		assert_int_equal(vm_journal_apply(&h->r.j, h->r.data_fd), 0);
+		assert_int_equal(vm_journal_apply(&h->r.j, &h->r.files), 0);
 		assert_true(image_is_in(&h->version[v], h->r.box.data));
 		keep(h, v);
 	}
@@ -103,7 +103,7 @@ static int recover(struct history *h, const void *journal, size_t len, int file_
 	err = vm_journal_scan(jfd, NULL, scan);
 	assert_int_equal(err, 0);
 	if (scan->state == VM_SCAN_COMMITS)
-		assert_int_equal(vm_journal_replay(jfd, fd, VM_JOURNAL_START, scan->end, NULL, NULL), 0);
+		assert_int_equal(vm_journal_replay(jfd, &(struct vm_journal_files){.fd = fd}, VM_JOURNAL_START, scan->end, NULL, NULL), 0);
 	close(jfd);
 	close(fd);
 	if (scan->state == VM_SCAN_DAMAGED || scan->state == VM_SCAN_FOREIGN) {

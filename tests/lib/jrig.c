@@ -23,6 +23,7 @@ void jrig_make(struct jrig *r)
 	must(r->data_fd >= 0 && !fstat(r->data_fd, &st));
 	r->j.fd = open(r->box.journal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	must(r->j.fd >= 0);
+	r->files.fd = r->data_fd;
 	r->j.pos = &r->pos;
 	r->j.limit = VM_JOURNAL_LIMIT;
 	r->j.id.dev = st.st_dev;

@@ -9,6 +9,7 @@
 struct jrig {
 	struct box box;
 	int data_fd;
+	struct vm_journal_files files; /* data_fd */
 	struct vm_journal_pos pos;
 	struct vm_journal j;
 	uint64_t txid;

@@ -124,7 +124,7 @@ static void cut_and_recover(void)
 	assert_int_equal(vm_journal_scan(jfd, NULL, &scan), 0);
 	assert_true(scan.state == VM_SCAN_EMPTY || scan.state == VM_SCAN_COMMITS);
 	if (scan.state == VM_SCAN_COMMITS)
-		assert_int_equal(vm_journal_replay(jfd, fd, VM_JOURNAL_START, scan.end, NULL, NULL), 0);
+		assert_int_equal(vm_journal_replay(jfd, &(struct vm_journal_files){.fd = fd}, VM_JOURNAL_START, scan.end, NULL, NULL), 0);
 	close(jfd);
 	close(fd);
 	for (v = newest; v >= durable && got < 0; v--)
