@@ -214,15 +214,52 @@ static int check_signals(struct pol_reader *rd, const struct pol_config *c)
 	return 0;
 }
 
+static int not_together(struct pol_reader *rd, const struct pol_rule *r, enum pol_opt one, enum pol_opt other,
+			const char *allowed)
+{
+	return pol_bad(rd, "%s = %s and %s = %s%s%s: allowed with it: %s", opts[one].name, r->text[one], opts[other].name,
+		       r->text[other], *r->name ? " of rule " : "", r->name, allowed);
+}
+
 /* What a rule says may not fit together. */
 static int check_rule(struct pol_reader *rd, const struct pol_rule *r)
 {
-	if (r->snapshot && r->load == VM_LOAD_LAZY)
-		return pol_bad(rd, "share = process and load = lazy%s%s: a snapshot is taken at once; allowed with it: auto eager",
-			       *r->name ? " of rule " : "", r->name);
+	if (r->snapshot && r->load == VM_LOAD_LAZY) /* a snapshot is taken at once */
+		return not_together(rd, r, POL_OPT_share, POL_OPT_load, "auto eager");
 	if (r->snapshot && strcmp(r->backend, "file"))
-		return pol_bad(rd, "share = process and backend = %s%s%s: allowed with it: file", r->text[POL_OPT_backend],
-			       *r->name ? " of rule " : "", r->name);
+		return not_together(rd, r, POL_OPT_share, POL_OPT_backend, "file");
+	if (r->group && r->snapshot)
+		return not_together(rd, r, POL_OPT_scope, POL_OPT_share, "user");
+	if (r->group && strcmp(r->backend, "file"))
+		return not_together(rd, r, POL_OPT_scope, POL_OPT_backend, "file");
+	return 0;
+}
+
+/* The journal of a group: in the rule's journal directory, else where its first path has no wildcard yet. */
+static int name_group(struct pol_reader *rd, struct pol_rule *r)
+{
+	const char *dir = r->journal_dir, *name = *r->name ? r->name : "group", *const *g = r->globs;
+	size_t len, room;
+	char *path;
+
+	if (!r->group)
+		return 0;
+	while (**g == '!')
+		g++;
+	len = dir ? strlen(dir) : strcspn(*g, "*?[\\");
+	if (!dir) {
+		dir = *g;
+		while (dir[len] != '/')
+			len--;
+	}
+	while (len && dir[len - 1] == '/')
+		len--;
+	room = len + strlen(name) + sizeof("/..txmap");
+	path = pol_arena_alloc(&rd->arena, room);
+	if (!path)
+		return pol_no_memory(rd);
+	(void)snprintf(path, room, "%.*s/.%s.txmap", (int)len, dir, name);
+	r->group_journal = path;
 	return 0;
 }
 
@@ -249,7 +286,7 @@ static int build(struct pol_reader *rd, char *const *envp, struct pol_config **r
 		for (const struct pol_glob *glob = g->globs; glob; glob = glob->next)
 			*globs++ = glob->text;
 		resolve(rd, &g->values, rule, c);
-		err = check_rule(rd, rule);
+		err = check_rule(rd, rule) ?: name_group(rd, rule);
 		if (err)
 			return err;
 	}

@@ -46,11 +46,13 @@ struct pol_rule {
 	bool lazy;		    /* durability */
 	bool snapshot;		    /* share: each process has one of its own */
 	bool overwrite;		    /* conflict */
+	bool group;		    /* scope */
 	int load;		    /* enum vm_load */
 	enum pol_on_error on_error;
 	const char *backend;	    /* "file", "plugin" */
 	const char *backend_arg;    /* what follows the colon, or NULL */
 	const char *journal_dir;    /* NULL: beside the file */
+	const char *group_journal;  /* path of the group's journal, or NULL: no group */
 };
 
 struct pol_config {

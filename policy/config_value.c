@@ -316,7 +316,9 @@ int pol_value_parse(enum pol_opt o, const char *text, struct pol_rule *r, struct
 		r->lazy = n == 1;
 		break;
 	case POL_OPT_scope:
-		return parse_word(o, text, WORDS("file", "group"), &n, ret_reason);
+		err = parse_word(o, text, WORDS("file", "group"), &n, ret_reason);
+		r->group = n == 1;
+		break;
 	case POL_OPT_share:
 		err = parse_word(o, text, WORDS("user", "process"), &n, ret_reason);
 		r->snapshot = n == 1;

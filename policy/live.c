@@ -286,12 +286,16 @@ int pol_file_end_locked(struct pol_file *m)
 {
 	struct vm_commit_result res;
 	struct vm_fileh *h = m->h;
-	int err = 0;
+	struct pol_set set;
+	bool gathered;
+	int err;
 
 	m->busy = true;
 	pol_unlock();
-	if (m->rule->commit & (1u << POL_EV_RELEASE))
-		err = pol_commit_file(m, !m->rule->lazy, true, &res);
+	err = pol_set_get(m, &set);
+	gathered = !err;
+	if (!err && m->rule->commit & (1u << POL_EV_RELEASE))
+		err = pol_set_commit(&set, !m->rule->lazy, true, &res);
 	if (!err) {
 		/* from here on descriptor calls go to libc; the file holds the commit already */
 		__atomic_store_n(&m->h, NULL, __ATOMIC_RELEASE);
@@ -301,6 +305,8 @@ int pol_file_end_locked(struct pol_file *m)
 		pol_file_drop_descriptors(m);
 		__atomic_sub_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
 	} /* else: it stays live with its stores; the next event, or whoever opens it again, tries once more */
+	if (gathered)
+		pol_set_put(&set);
 	pol_lock();
 	m->busy = false;
 	pol_changed();

@@ -14,6 +14,7 @@ struct pol_result {
 	uint64_t npages;
 	uint64_t nbytes;
 	uint64_t usec;
+	uint64_t order;	 /* number of the request */
 	int err;	  /* 0 or the first -errno */
 	char error[256]; /* one line, when err */
 };

@@ -41,6 +41,7 @@ struct pol_file {
 	uint64_t checkpoint_usec;    /* monotonic: when the journal is emptied; 0: nothing in it */
 	uint64_t last_commit_usec;   /* realtime */
 	uint64_t ncommits, nfailed;
+	uint64_t order; /* number of the last order that it was done for, together with its group (atomic enough) */
 	char last_error[256];
 	char path[PATH_MAX]; /* canonical; follows a rename by this process */
 	struct pol_file *next;
@@ -104,9 +105,6 @@ int pol_file_end_locked(struct pol_file *m);
 int pol_file_recover(const struct pol_file *m);
 /* m is not live, and the program has no descriptor of it: ours go. */
 void pol_file_drop_descriptors(struct pol_file *m);
-/* Commit m now. durable: whatever the rule says. own_only: not when this process stored nothing. Counts,
- * logs. */
-int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
 /* If m's rule says that changes by others are seen: look for one now. Logs. */
 void pol_see_change(struct pol_file *m);
 /* The file of a handle, with a reference, or NULL. */
@@ -116,5 +114,32 @@ struct pol_file *pol_file_of_handle(struct vm_fileh *h);
 struct pol_file *pol_file_next(struct pol_file *prev);
 /* Note and log that what failed for m, by -errno. */
 void pol_file_failed(struct pol_file *m, const char *what, int err);
+
+/* ---- commit.c ---- */
+
+/* The files that commit together with m[0]: with scope=group the live ones of its rule, else that one alone. */
+struct pol_set {
+	unsigned n;
+	struct pol_file **m;
+	struct vm_fileh **h;
+	struct vm_commit_result *res;
+	uint64_t *before; /* txid */
+	void *mem;	  /* where these are, or NULL: */
+	size_t len;
+	struct pol_file *one_m;
+	struct vm_fileh *one_h;
+	struct vm_commit_result one_res;
+	uint64_t one_before;
+};
+/* The caller has a reference of m, or keeps it busy. No lock held. Until pol_set_put none of them ends, and no
+ * other set of the process is made of them. */
+int pol_set_get(struct pol_file *m, struct pol_set *ret);
+void pol_set_put(struct pol_set *s);
+void pol_set_fork_child(void);
+/* Commit them now, in one transaction. durable: whatever the rule says. own_only: not when this process stored
+ * nothing. Counts, logs. ret: txid of m[0], and the sum of their pages. */
+int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_commit_result *ret);
+/* The same for those that commit with m. */
+int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret);
 
 #endif

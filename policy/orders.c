@@ -11,19 +11,22 @@
 
 /* ---- orders ---- */
 
+static uint64_t norders; /* (atomic) */
+
 static bool is_meant(const struct pol_file *m, const char *path)
 {
 	return !path || pol_match(path, m->path) || !strcmp(path, m->path);
 }
 
-/* Do op with every live file that path means. */
+/* Do op with every live file that path means. An op that does more files at once says so by their order. */
 static void for_each_meant(const char *path, struct pol_result *ret, int (*op)(struct pol_file *m, struct pol_result *ret))
 {
 	uint64_t start = pol_now_usec(CLOCK_MONOTONIC);
 	struct pol_file *m;
 
+	ret->order = __atomic_add_fetch(&norders, 1, __ATOMIC_RELAXED);
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
-		if (is_meant(m, path)) {
+		if (is_meant(m, path) && m->order != ret->order) {
 			int err = op(m, ret);
 
 			ret->nfiles++;
@@ -41,11 +44,25 @@ static void for_each_meant(const char *path, struct pol_result *ret, int (*op)(s
 	ret->usec = pol_now_usec(CLOCK_MONOTONIC) - start;
 }
 
-static int commit_one(struct pol_file *m, struct pol_result *ret)
+/* All of s are done, whichever of them was meant. */
+static void note_set(struct pol_set *s, struct pol_result *ret)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		s->m[i]->order = ret->order;
+	ret->nfiles += s->n - 1;
+}
+
+static int commit_set(struct pol_file *m, struct pol_result *ret)
 {
 	struct vm_commit_result res;
-	int err = pol_commit_file(m, true, false, &res);
+	struct pol_set s;
+	int err = pol_set_get(m, &s);
 
+	if (err)
+		return err;
+	err = pol_set_commit(&s, true, false, &res);
+	note_set(&s, ret);
+	pol_set_put(&s);
 	ret->txid = res.txid;
 	ret->npages += res.npages;
 	ret->nbytes += res.npages * VM_BLKSIZE;
@@ -55,18 +72,29 @@ static int commit_one(struct pol_file *m, struct pol_result *ret)
 void pol_managed_commit(const char *path, struct pol_result *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	for_each_meant(path, ret, commit_one);
+	for_each_meant(path, ret, commit_set);
 }
 
-static int discard_one(struct pol_file *m, struct pol_result *ret)
+static int discard_set(struct pol_file *m, struct pol_result *ret)
 {
-	struct vm_fileh_stat st;
-	int err;
+	uint64_t npages = 0;
+	struct pol_set s;
+	int err = pol_set_get(m, &s);
 
-	vm_fileh_stat(m->h, true, &st);
-	err = vm_fileh_discard(m->h);
-	ret->txid = st.txid;
-	ret->npages += st.npages_dirty;
+	if (err)
+		return err;
+	for (unsigned i = 0; i < s.n; i++) {
+		struct vm_fileh_stat st;
+
+		vm_fileh_stat(s.h[i], true, &st);
+		npages += st.npages_dirty;
+		if (!i)
+			ret->txid = st.txid;
+	}
+	err = vm_discard(s.h, s.n);
+	note_set(&s, ret);
+	pol_set_put(&s);
+	ret->npages += npages;
 	if (err)
 		pol_file_failed(m, "discard", err);
 	return err;
@@ -75,7 +103,7 @@ static int discard_one(struct pol_file *m, struct pol_result *ret)
 void pol_managed_discard(const char *path, struct pol_result *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	for_each_meant(path, ret, discard_one);
+	for_each_meant(path, ret, discard_set);
 }
 
 /* Range of the invalidation under way; one at a time, by the helper thread. */

@@ -32,57 +32,6 @@ static const struct trigger {
 	[POL_EV_DIRTY]	     = { POL_EV_DIRTY,	   false, false, false },
 };
 
-/* How long the journal is kept when nothing happens: a lazy commit reaches the disk soon, a durable one only
- * has to leave the journal. */
-#define LAZY_USEC 50000u
-#define IDLE_USEC 3000000u
-
-int pol_commit_file(struct pol_file *m, bool durable, bool own_only, struct vm_commit_result *ret)
-{
-	struct vm_fileh *h = m->h;
-	struct vm_fileh_stat st;
-	bool was_idle = false;
-	uint64_t before;
-	int err;
-
-	vm_fileh_stat(h, own_only, &st);
-	before = st.txid;
-	*ret = (struct vm_commit_result){.txid = before};
-	if (own_only && !st.stored_here)
-		return 0;
-	err = vm_fileh_commit(h, durable, m->rule->overwrite, ret);
-	/* a forked child wrote, and was killed: this process, that only reads the file, has to bring it home */
-	if (err == -EBADF && !own_only && !m->file.writable && !pol_file_go_live(m, m->file.fd, true))
-		err = vm_fileh_commit(h, durable, m->rule->overwrite, ret);
-	/* the journal may be full of what is in the file by now: from its beginning there is more room */
-	if ((err == -ENOSPC || err == -EDQUOT) && !vm_fileh_checkpoint(h))
-		err = vm_fileh_commit(h, durable, m->rule->overwrite, ret);
-	pol_lock();
-	if (err) {
-		m->nfailed++;
-	} else if (ret->txid != before) {
-		m->ncommits++;
-		m->last_commit_usec = pol_now_usec(CLOCK_REALTIME);
-		was_idle = !m->checkpoint_usec;
-		m->checkpoint_usec = pol_now_usec(CLOCK_MONOTONIC) + (durable ? IDLE_USEC : LAZY_USEC);
-	}
-	pol_unlock();
-	if (!err && ret->overwrote)
-		pol_log(POL_LOG_WARN, "%s: %llu pages%s that others had committed since were overwritten: conflict=overwrite",
-			m->path, (unsigned long long)ret->noverwritten, ret->noverwritten ? "" : ", but the size,");
-	if (err == -EBUSY && m->rule->snapshot)
-		pol_file_failed(m, "commit: others have committed what was changed here, too; discard it, or set conflict=overwrite",
-				err);
-	else if (err == -EBUSY)
-		pol_file_failed(m, "commit: the file was changed by somebody else; invalidate it, or set conflict=overwrite",
-				err);
-	else if (err)
-		pol_file_failed(m, "commit: nothing was written, the stores are kept", err);
-	else if (was_idle)
-		pol_control_kick(); /* the helper thread has a time to wait for now; a later one it finds by itself */
-	return err;
-}
-
 /* ---- changes by others ---- */
 
 /* anyway: clean pages are loaded again also when size and time do not tell of a change. */
