@@ -10,6 +10,14 @@
  * If a busy program does not let it settle, the pages that stay hot are frozen, then everything. With the
  * segv engine the first round is frozen already: a protection that is taken away cannot tell a second store
  * from a first.
+ *
+ * Of several files each round is one of all of them: the looks and the copies of a round come before any look
+ * of the next. So if that finds nothing in any of them, they stood still together while the last copies were
+ * made:
+ *
+ *	file 1	 look ... copy ....................... look
+ *	file 2	      look ... copy .......................  look
+ *				     ◀─ the instant ─▶
  */
 #include "internal.h"
 #include <errno.h>
@@ -18,16 +26,42 @@
 #define ROUNDS_FREE   3u /* without a freeze */
 #define ROUNDS_FROZEN 6u /* with the hot pages frozen; then all of it */
 
-/* Has anybody an engine that cannot tell a second store from a first? */
-static bool must_freeze(struct vm_fileh *h)
-{
-	bool must = false;
+struct cut {
+	struct vm_fileh **h;
+	unsigned n;
+	bool overwrite;
+	unsigned round;
+	bool single;  /* this thread is the only one here that could store */
+	bool alone;   /* and there is no other process that could */
+	bool asked;   /* the others look in this round, too ... */
+	bool early;   /* ... and were asked in the one before already */
+	bool froze;   /* they hold still */
+	bool stopped; /* one of them is stopped, and cannot look */
+};
 
-	vm_fileh_lock(h);
-	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
-		must |= h->ctl->peers[i].pid && h->ctl->peers[i].protects;
-	vm_fileh_unlock(h);
-	return must;
+static bool freezes(const struct cut *c)
+{
+	return c->stopped || c->round >= ROUNDS_FROZEN || vm_engine_ops == &vm_engine_segv;
+}
+
+/* Who has the files? must_freeze: an engine that cannot tell a second store from a first. */
+static void survey(struct cut *c, bool *must_freeze)
+{
+	*must_freeze = false;
+	c->single = c->alone = vm_thread_is_alone();
+	for (unsigned k = 0; k < c->n; k++) {
+		struct vm_fileh *h = c->h[k];
+
+		vm_fileh_lock(h);
+		for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
+			if (!h->ctl->peers[i].pid)
+				continue;
+			*must_freeze |= h->ctl->peers[i].protects;
+			c->alone &= i == h->peer;
+		}
+		h->part.valid = h->ctl->size_low >> VM_PAGE_SHIFT;
+		vm_fileh_unlock(h);
+	}
 }
 
 int vm_need_scratch(struct vm_fileh *h)
@@ -88,40 +122,100 @@ static int store_piece(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf
 	return err;
 }
 
-/* Give the pages of one round to the backend, whole from page valid on: differences to the storage may not be
- * left out there. asks: the others look for the next round as soon as the last page is copied; *ret_asked:
- * they do. */
-static int store_round(struct vm_fileh *h, uint64_t valid, bool asks, bool *ret_asked)
+static void begin_ask_all(struct cut *c, enum vm_ask ask)
 {
-	struct walk copied = {0}, stored = {0};
-	int err = 0;
+	for (unsigned k = 0; k < c->n; k++)
+		vm_ask_begin(c->h[k], ask);
+}
 
-	*ret_asked = false;
-	while (!err && copied.i < h->round.n) {
-		err = for_batch(h, &copied, copy_piece, valid);
-		if (!err && asks && copied.i == h->round.n) {
-			vm_ask_begin(h, VM_ASK_HARVEST);
-			*ret_asked = true;
-		}
-		if (!err)
-			err = for_batch(h, &stored, store_piece, valid);
+static int end_ask_all(struct cut *c)
+{
+	int err = 0, e;
+
+	for (unsigned k = 0; k < c->n; k++) {
+		e = vm_ask_end(c->h[k]);
+		err = err ? err : e;
 	}
 	return err;
 }
 
-/* One harvest. Locks held. The pages new since the last one are in h->round. single: this thread is the only
- * one here that could store. */
-static int harvest_round(struct vm_fileh *h, unsigned round, bool single, bool freeze_all)
+/* Give the pages of one round to the backend; differences to the storage may not be left out of what is
+ * stored again, and where that has none. last: these are the last copies of the round. */
+static int store_round(struct cut *c, struct vm_fileh *h, bool last)
 {
+	uint64_t valid = c->round ? 0 : h->part.valid;
+	struct walk copied = {0}, stored = {0};
 	int err = 0;
 
-	freeze_all |= round >= ROUNDS_FROZEN || vm_engine_ops == &vm_engine_segv;
-	if (freeze_all || round >= ROUNDS_FREE)
-		err = vm_freeze(h, freeze_all ? NULL : &h->round, false);
+	while (!err && copied.i < h->round.n) {
+		err = for_batch(h, &copied, copy_piece, valid);
+		if (!err && last && copied.i == h->round.n) {
+			begin_ask_all(c, VM_ASK_HARVEST);
+			c->early = true;
+		}
+		if (!err)
+			err = for_batch(h, &stored, store_piece, valid);
+	}
+	for (size_t i = 0; i < h->round.n; i++)
+		h->part.npages += h->round.run[i].stop - h->round.run[i].start;
+	return err;
+}
+
+/* asks: the others look for the next round as soon as the last page is copied. */
+static int store_all(struct cut *c, bool asks)
+{
+	unsigned last = c->n;
+	int err = 0;
+
+	while (last && !c->h[last - 1]->round.n)
+		last--;
+	for (unsigned k = 0; !err && k < last; k++) {
+		struct vm_fileh *h = c->h[k];
+
+		if (h->round.n && !h->part.begun) /* stored into since the look */
+			err = vm_part_begin(h, c->overwrite);
+		if (!err)
+			err = store_round(c, h, asks && k == last - 1);
+	}
+	return err;
+}
+
+/* Have the others look. */
+static int ask_all(struct cut *c)
+{
+	bool suspect = false;
+	int err;
+
+	c->froze |= c->round >= ROUNDS_FREE;
+	if (!c->early)
+		begin_ask_all(c, c->froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
+	c->early = false;
+	err = end_ask_all(c);
+	for (unsigned k = 0; k < c->n; k++)
+		suspect |= c->h[k]->ctl->suspect;
+	/* One that is stopped does not tell what it stored: everything is compared. The others stand still
+	 * for that, or it would be done in each round. */
+	c->stopped = !err && suspect;
+	if (c->stopped && !c->froze) {
+		c->froze = true;
+		begin_ask_all(c, VM_ASK_FREEZE);
+		err = end_ask_all(c);
+	}
+	return err;
+}
+
+/* One harvest. Locks held. The pages new since the last one are in h->round. */
+static int harvest(struct cut *c, struct vm_fileh *h)
+{
+	const bool all = freezes(c);
+	int err = 0;
+
+	if (all || c->round >= ROUNDS_FREE)
+		err = vm_freeze(h, all ? NULL : &h->round, false);
 	h->round.n = 0;
 	/* what the caller's look has just harvested is round 0; a frozen round must be harvested under the
 	 * freeze */
-	if (!err && ((round && !single) || h->frozen))
+	if (!err && ((c->round && !c->single) || h->frozen))
 		err = vm_harvest(h);
 	if (!err)
 		err = vm_page_suspect(h);
@@ -130,72 +224,82 @@ static int harvest_round(struct vm_fileh *h, unsigned round, bool single, bool f
 	return err;
 }
 
-int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages)
+/* This process's look. *ret_done: it is the last one that is needed. */
+static int harvest_all(struct cut *c, bool *ret_done)
 {
-	bool single = vm_thread_is_alone(), alone = false, done = false, stopped = false;
-	bool must = must_freeze(h), asked = must, froze = must, begun = false;
-	unsigned nstopped = 0; /* when the round began */
-	uint64_t valid = 0; /* pages of the storage: beyond size_low its bytes will be gone */
-	int err = vm_need_scratch(h);
+	bool done = !c->alone;
+	int err = 0;
 
-	*ret_npages = 0;
-	for (unsigned round = 0; !err && !done; round++) {
-		if (asked) {
-			froze |= round >= ROUNDS_FREE;
-			if (!begun)
-				vm_ask_begin(h, froze ? VM_ASK_FREEZE : VM_ASK_HARVEST);
-			err = vm_ask_end(h);
-			/* One that is stopped does not tell what it stored: everything is compared. The
-			 * others stand still for that, or it would be done in each round. */
-			stopped = !err && h->ctl->suspect;
-			if (stopped && !froze) {
-				froze = true;
-				err = vm_ask(h, VM_ASK_FREEZE);
-			}
-			if (err)
-				break;
-		}
+	for (unsigned k = 0; !err && k < c->n; k++) {
+		struct vm_fileh *h = c->h[k];
+
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
-		nstopped = stopped ? vm_ask_nstopped(h) : 0;
+		h->part.nstopped = c->stopped ? vm_ask_nstopped(h) : 0;
 		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
-		err = harvest_round(h, round, single, stopped);
-		if (!round) {
-			alone = single && !vm_fileh_has_others(h);
-			valid = h->ctl->size_low >> VM_PAGE_SHIFT;
-		}
-		/* Nothing new, or nobody who could have (when all of it is frozen at the latest): all that
-		 * was stored for this commit equals memory now. */
-		done = !err && (!h->round.n || alone || (h->frozen && (round == 0 || stopped || round >= ROUNDS_FROZEN)));
-		/* The others' looks came before this one, which is the instant: none of them stored in
-		 * between. */
-		done = done && (alone || (asked && vm_ask_still_holds(h, nstopped)));
-		asked = true;
-		ret_txn->size = h->ctl->size;
-		ret_txn->size_low = h->ctl->size_low;
-		ret_txn->txid = h->ctl->txid + 1;
+		err = harvest(c, h);
+		/* Nothing new, or nobody who could have, when all of it is frozen. And the others' looks came
+		 * before this one: none of them stored in between. */
+		done = done && (!h->round.n || freezes(c)) && c->asked && vm_ask_still_holds(h, h->part.nstopped);
+		h->part.txn.size = h->ctl->size;
+		h->part.txn.size_low = h->ctl->size_low;
 		vm_fileh_unlock(h);
 		vm_unlock(&vm_map_lock);
-		/* what is stored again is stored whole; from the next round on, or the one after it, they are
-		 * asked to freeze */
-		if (!err)
-			err = store_round(h, round ? 0 : valid, !done && !froze && round + 1 < ROUNDS_FREE, &begun);
-		/* One that was stopped may have been let go while its pages were copied: then it stored, and
-		 * whether it has answered since does not matter. */
-		if (!err && done && stopped) {
-			vm_fileh_lock(h);
-			done = vm_ask_still_holds(h, nstopped);
-			vm_fileh_unlock(h);
-		}
-		for (size_t i = 0; i < h->round.n; i++)
-			*ret_npages += h->round.run[i].stop - h->round.run[i].start;
 	}
-	vm_lock(&vm_map_lock);
-	vm_fileh_lock(h);
-	vm_thaw(h);
-	vm_fileh_unlock(h);
-	vm_unlock(&vm_map_lock);
-	if (froze)
-		vm_ask_thaw(h);
+	*ret_done = !err && (done || c->alone);
+	return err;
+}
+
+/* One that was stopped may have been let go while its pages were copied: then it stored, and whether it has
+ * answered since does not matter. */
+static bool still_holds(struct cut *c)
+{
+	bool holds = true;
+
+	for (unsigned k = 0; k < c->n; k++) {
+		vm_fileh_lock(c->h[k]);
+		holds &= vm_ask_still_holds(c->h[k], c->h[k]->part.nstopped);
+		vm_fileh_unlock(c->h[k]);
+	}
+	return holds;
+}
+
+static void thaw_all(struct cut *c)
+{
+	for (unsigned k = 0; k < c->n; k++) {
+		vm_lock(&vm_map_lock);
+		vm_fileh_lock(c->h[k]);
+		vm_thaw(c->h[k]);
+		vm_fileh_unlock(c->h[k]);
+		vm_unlock(&vm_map_lock);
+		if (c->froze)
+			vm_ask_thaw(c->h[k]);
+	}
+}
+
+int vm_cut(struct vm_fileh **h, unsigned n, bool overwrite)
+{
+	struct cut c = {.h = h, .n = n, .overwrite = overwrite};
+	bool done = false;
+	int err = 0;
+
+	for (unsigned k = 0; !err && k < n; k++)
+		err = vm_need_scratch(h[k]);
+	if (err)
+		return err;
+	survey(&c, &c.asked);
+	c.froze = c.asked;
+	for (; !err && !done; c.round++, c.asked = true) {
+		if (c.asked)
+			err = ask_all(&c);
+		if (!err)
+			err = harvest_all(&c, &done);
+		/* from the next round on, or the one after it, they are asked to freeze */
+		if (!err)
+			err = store_all(&c, !done && !c.froze && c.round + 1 < ROUNDS_FREE);
+		if (!err && done && c.stopped)
+			done = still_holds(&c);
+	}
+	thaw_all(&c);
 	return err;
 }

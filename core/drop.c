@@ -41,8 +41,9 @@ static uint64_t next_run(struct vm_fileh *h, const struct vm_plan *p, uint64_t s
 }
 
 /* Pages of a lazy handle go. Locks held. */
-static int drop_run(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_t *npages)
+static int drop_run(struct vm_fileh *h, uint64_t start, uint64_t stop, bool counts)
 {
+	uint64_t n;
 	int err = vm_engine_ops->will_empty ? vm_vma_for_each(h, start, stop, vm_engine_ops->will_empty) : 0;
 
 	if (!err)
@@ -51,7 +52,8 @@ static int drop_run(struct vm_fileh *h, uint64_t start, uint64_t stop, uint64_t 
 		(void)vm_vma_for_each(h, start, stop, vm_engine_ops->protect); /* err is the one to report */
 		return err;
 	}
-	*npages += vm_page_drop(h, start, stop);
+	n = vm_page_drop(h, start, stop);
+	h->plan.npages += counts ? n : 0;
 	return vm_vma_for_each(h, start, stop, engine_emptied);
 }
 
@@ -94,17 +96,17 @@ static int collect(struct vm_fileh *h, const struct vm_plan *p)
 }
 
 /* Old pages out. Busy, gate closed, locks held. */
-static int drop(struct vm_fileh *h, uint64_t *npages)
+static int drop(struct vm_fileh *h, bool counts)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < h->round.n; i++)
-		err = drop_run(h, h->round.run[i].start, h->round.run[i].stop, npages);
+		err = drop_run(h, h->round.run[i].start, h->round.run[i].stop, counts);
 	return err;
 }
 
 /* New content in place of the old. Busy, gate closed, no lock held (the backend is read), mappings frozen. */
-static int replace(struct vm_fileh *h, uint64_t *npages)
+static int replace(struct vm_fileh *h)
 {
 	int err = 0;
 
@@ -115,7 +117,7 @@ static int replace(struct vm_fileh *h, uint64_t *npages)
 		if (err)
 			break;
 		vm_fileh_lock(h);
-		*npages += vm_page_drop(h, start, stop);
+		h->plan.npages += vm_page_drop(h, start, stop);
 		(void)vm_page_begin_load(h, start, stop); /* they are there, only newer */
 		vm_page_end_load(h, start, stop, true);
 		vm_fileh_unlock(h);
@@ -190,14 +192,29 @@ static int meet_others(struct vm_fileh *h, const struct vm_plan *p, bool suspect
 	return 0;
 }
 
-/* Keep stores out and learn of all that were made. Locks held. */
-static int settle(struct vm_fileh *h, const struct vm_plan *p, bool in_place)
+/* Would every mapping of every process load a page again that was dropped? A private one has nobody who does;
+ * segv protects what is not loaded, which only the process itself can do. Locks held. */
+static bool all_would_load(struct vm_fileh *h)
 {
-	/* a store that races with its page's being dropped is dropped; where dirty pages are to be kept or
-	 * respected none may slip in between */
-	int err = in_place || !p->dirty ? vm_freeze(h, NULL, false) : 0;
-	bool suspect;
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (h->ctl->peers[i].nprivate ||
+		    (i != h->peer && h->ctl->peers[i].pid && h->ctl->peers[i].protects))
+			return false;
+	return true;
+}
 
+/* Keep stores out and learn of all that were made. alone: nobody else here could store. Locks held. */
+static int settle(struct vm_fileh *h, bool alone)
+{
+	struct vm_plan *p = &h->plan;
+	bool suspect;
+	int err;
+
+	p->in_place = !h->lazy || !all_would_load(h);
+	p->size_was = h->ctl->size;
+	/* Dirty pages that are kept or respected: no store may slip in between. Those that go: a store must
+	 * not go if one that came before it stays. */
+	err = p->in_place || !p->dirty || !alone ? vm_freeze(h, NULL, false) : 0;
 	vm_fileh_repair(h);
 	suspect = h->ctl->suspect;
 	if (!err)
@@ -206,25 +223,24 @@ static int settle(struct vm_fileh *h, const struct vm_plan *p, bool in_place)
 		err = meet_others(h, p, suspect);
 	if (!err && p->fail_on_dirty && vm_pagemap_find(&h->pagemap, p->start, p->stop, VM_DIRTY) < p->stop)
 		err = -EBUSY;
-	if (!err && in_place)
+	if (!err && p->in_place)
 		err = vm_freeze(h, NULL, true);
 	return err;
 }
 
 /* Of a lazy handle everything is dropped, or, where that cannot be, what may be where no page was loaded.
  * Locks held. */
-static int drop_now(struct vm_fileh *h, struct vm_plan p, bool in_place, uint64_t *npages)
+static int drop_now(struct vm_fileh *h, struct vm_plan p)
 {
-	uint64_t none = 0;
 	int err;
 
 	p.empty = p.clean && h->lazy;
-	if (in_place) {
+	if (p.in_place) {
 		p.clean = p.dirty = false;
 		p.clean_from = UINT64_MAX;
 	}
 	err = collect(h, &p);
-	return err ? err : drop(h, in_place ? &none : npages);
+	return err ? err : drop(h, !p.in_place);
 }
 
 /* Nothing of the program's own goes, only what others made old. */
@@ -245,13 +261,13 @@ static void size_of_others(struct vm_fileh *h, struct vm_plan *p)
 	p->own_size_stays = own;
 }
 
-static int start_drop(struct vm_fileh *h, struct vm_plan *p, bool in_place, uint64_t *npages)
+/* Locks held. */
+static int start_drop(struct vm_fileh *h)
 {
+	struct vm_plan *p = &h->plan;
 	struct vm_ctl *ctl = h->ctl;
-	int err = settle(h, p, in_place);
+	int err;
 
-	if (err)
-		return err;
 	if (is_catch_up(p))
 		size_of_others(h, p);
 	/* a storage that became shorter takes no stores along that are to be kept: the handle stays longer */
@@ -274,61 +290,83 @@ static int start_drop(struct vm_fileh *h, struct vm_plan *p, bool in_place, uint
 			ctl->size_low = p->storage_size;
 	}
 	ctl->gen++;
-	if (!in_place || h->lazy)
-		err = drop_now(h, *p, in_place, npages);
-	if (!err && in_place)
+	err = !p->in_place || h->lazy ? drop_now(h, *p) : 0;
+	if (!err && p->in_place)
 		err = collect(h, p);
 	return err;
 }
 
-/* Would every mapping of every process load a page again that was dropped? A private one has nobody who does;
- * segv protects what is not loaded, which only the process itself can do. Locks held. */
-static bool all_would_load(struct vm_fileh *h)
+/* What needs the storage. No lock held. */
+static int finish_drop(struct vm_fileh *h)
 {
-	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
-		if (h->ctl->peers[i].nprivate ||
-		    (i != h->peer && h->ctl->peers[i].pid && h->ctl->peers[i].protects))
-			return false;
-	return true;
+	struct vm_plan *p = &h->plan;
+	int err = p->in_place && !h->lazy ? collect_holes(h, p) : 0;
+
+	if (!err && p->in_place)
+		err = replace(h);
+	return err ? err : vm_load_private(h, p->size_was, p->size);
 }
 
-int vm_drop_pages(struct vm_fileh *h, struct vm_plan *p, uint64_t *npages)
+/* Nobody is inside, and the others stand still. */
+static int begin_drop(struct vm_fileh **h, unsigned n)
 {
-	bool in_place, was_torn;
-	uint64_t was;
-	int err;
+	int err = 0, e;
 
-	vm_fileh_lock(h);
-	vm_fileh_gate(h, VM_GATE_CLOSED);
-	was_torn = h->ctl->torn;
-	vm_fileh_unlock(h);
-	err = vm_ask(h, VM_ASK_FREEZE_ALL);
+	for (unsigned i = 0; i < n; i++) {
+		vm_fileh_lock(h[i]);
+		vm_fileh_gate(h[i], VM_GATE_CLOSED);
+		h[i]->plan.was_torn = h[i]->ctl->torn;
+		vm_fileh_unlock(h[i]);
+	}
+	for (unsigned i = 0; i < n; i++)
+		vm_ask_begin(h[i], VM_ASK_FREEZE_ALL);
+	for (unsigned i = 0; i < n; i++) {
+		e = vm_ask_end(h[i]);
+		err = err ? err : e;
+	}
+	return err;
+}
 
-	vm_lock(&vm_map_lock);
-	vm_fileh_lock(h);
-	in_place = !h->lazy || !all_would_load(h);
-	was = h->ctl->size;
-	err = err ? err : start_drop(h, p, in_place, npages);
-	vm_fileh_unlock(h);
-	vm_unlock(&vm_map_lock);
-
-	if (!err && in_place && !h->lazy)
-		err = collect_holes(h, p);
-	if (!err && in_place)
-		err = replace(h, npages);
-	if (!err)
-		err = vm_load_private(h, was, p->size);
+static void end_drop(struct vm_fileh *h, int err)
+{
+	const struct vm_plan *p = &h->plan;
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
 	vm_thaw(h);
 	if (!err) {
 		/* only a discard of everything mends what a failed one left */
-		h->ctl->torn = was_torn && !(p->dirty && p->whole);
+		h->ctl->torn = p->was_torn && !(p->dirty && p->whole);
 		h->stored_here &= vm_fileh_is_changed(h);
 	}
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
 	vm_ask_thaw(h);
+}
+
+int vm_drop(struct vm_fileh **h, unsigned n)
+{
+	const bool alone = vm_thread_is_alone();
+	int err = begin_drop(h, n);
+
+	/* all stand still before anything goes */
+	for (unsigned i = 0; !err && i < n; i++) {
+		vm_lock(&vm_map_lock);
+		vm_fileh_lock(h[i]);
+		err = settle(h[i], alone);
+		vm_fileh_unlock(h[i]);
+		vm_unlock(&vm_map_lock);
+	}
+	for (unsigned i = 0; !err && i < n; i++) {
+		vm_lock(&vm_map_lock);
+		vm_fileh_lock(h[i]);
+		err = start_drop(h[i]);
+		vm_fileh_unlock(h[i]);
+		vm_unlock(&vm_map_lock);
+	}
+	for (unsigned i = 0; !err && i < n; i++)
+		err = finish_drop(h[i]);
+	for (unsigned i = 0; i < n; i++)
+		end_drop(h[i], err);
 	return err;
 }

@@ -147,9 +147,11 @@ int vm_fileh_alloc(struct vm_bigfile *f, struct vm_fileh **ret_h)
 	return 0;
 }
 
-static bool is_before(const struct vm_ctl *a, const struct vm_ctl *b)
+bool vm_fileh_is_before(const struct vm_fileh *a, const struct vm_fileh *b)
 {
-	return a->dev != b->dev ? a->dev < b->dev : a->ino < b->ino;
+	if (a->ctl->dev != b->ctl->dev)
+		return a->ctl->dev < b->ctl->dev;
+	return a->ctl->ino < b->ctl->ino;
 }
 
 void vm_fileh_enlist(struct vm_fileh *h)
@@ -158,7 +160,7 @@ void vm_fileh_enlist(struct vm_fileh *h)
 
 	vm_lock(&vm_map_lock);
 	/* L1: a fork takes the locks of all in this order, in each process the same */
-	for (pp = &vm_filehs; *pp && is_before((*pp)->ctl, h->ctl);)
+	for (pp = &vm_filehs; *pp && vm_fileh_is_before(*pp, h);)
 		pp = &(*pp)->next;
 	h->next = *pp;
 	*pp = h;

@@ -75,7 +75,9 @@ uint64_t vm_ram_next(struct vm_ram *r, uint64_t start, uint64_t stop, uint64_t *
 
 /* ---- fileh.c ---- */
 
-extern struct vm_fileh *vm_filehs; /* handles of the process (map lock) */
+extern struct vm_fileh *vm_filehs; /* handles of the process, in the order of vm_fileh_is_before (map lock) */
+/* By their files: the same in each process that has both. */
+bool vm_fileh_is_before(const struct vm_fileh *a, const struct vm_fileh *b);
 /* Keep the handle while working for a fault. Map lock held. */
 void vm_fileh_pin(struct vm_fileh *h);
 void vm_fileh_unpin(struct vm_fileh *h); /* no lock held */
@@ -121,6 +123,10 @@ bool vm_fileh_has_others(struct vm_fileh *h);
 
 /* ---- writeout.c ---- */
 
+/* vm_fileh_begin_busy of all, in the order that all processes share. */
+void vm_begin_busy(struct vm_fileh **h, unsigned n);
+/* h takes part in the commit. Busy, no lock held. -EBUSY: its storage was changed. */
+int vm_part_begin(struct vm_fileh *h, bool overwrite);
 /* Is there anything to commit, as far as is known? Handle lock held. */
 bool vm_fileh_is_changed(struct vm_fileh *h);
 
@@ -230,12 +236,6 @@ static inline bool vm_size_is_changed(const struct vm_ctl *ctl)
 	return ctl->size != ctl->size_committed || ctl->size_low < ctl->size_committed;
 }
 
-/* Storage that others commit to, too, while nobody does; of any other it says nothing. */
-struct vm_held {
-	struct vm_news news;
-	struct vm_runs changed; /* pages that others committed since the snapshot */
-	bool is_held;
-};
 /* Busy, no lock held. On an error nothing is held. */
 int vm_hold(struct vm_fileh *h, struct vm_held *ret);
 /* seen: the handle shows what others committed. */
@@ -246,8 +246,9 @@ int vm_catch_up(struct vm_fileh *h, const struct vm_held *held, bool overwrite, 
 
 /* ---- cut.c ---- */
 
-/* Store all that changed up to one instant. Busy, gate closed for writers, transaction begun, no lock held. */
-int vm_cut(struct vm_fileh *h, struct vm_txn *ret_txn, uint64_t *ret_npages);
+/* Store all that changed in h[n] up to one instant. Busy, gates closed for writers, no lock held; files that
+ * have changed by the look have begun. */
+int vm_cut(struct vm_fileh **h, unsigned n, bool overwrite);
 int vm_need_scratch(struct vm_fileh *h);
 
 /* ---- thread.c ---- */

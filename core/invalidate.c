@@ -3,25 +3,20 @@
 #include "drop.h"
 #include <errno.h>
 
-static int discard(struct vm_fileh *h)
+/* Back to the storage: h->plan says so. */
+static int plan_discard(struct vm_fileh *h)
 {
-	struct vm_plan p = {.stop = VM_MAX_PGOFF, .dirty = true, .whole = true};
-	struct vm_held held;
-	uint64_t npages = 0;
-	int err;
+	struct vm_held *held = &h->part.held;
+	struct vm_plan *p = &h->plan;
+	int err = vm_hold(h, held);
 
-	vm_fileh_begin_busy(h);
-	err = vm_hold(h, &held);
+	*p = (struct vm_plan){.stop = VM_MAX_PGOFF, .dirty = true, .whole = true};
+	p->held = held->is_held ? held : NULL;
 	vm_fileh_lock(h);
-	p.size = p.storage_size = held.news.resized ? held.news.size : h->ctl->size_committed;
+	p->size = p->storage_size = held->news.resized ? held->news.size : h->ctl->size_committed;
 	/* a shrink took clean bytes away from there on */
-	p.clean_from = h->ctl->size_low < h->ctl->size_committed ? h->ctl->size_low >> VM_PAGE_SHIFT : UINT64_MAX;
-	p.held = held.is_held ? &held : NULL;
+	p->clean_from = h->ctl->size_low < h->ctl->size_committed ? h->ctl->size_low >> VM_PAGE_SHIFT : UINT64_MAX;
 	vm_fileh_unlock(h);
-	if (!err)
-		err = vm_drop_pages(h, &p, &npages);
-	vm_let_go(h, &held, !err);
-	vm_fileh_end_busy(h);
 	return err;
 }
 
@@ -29,20 +24,28 @@ int vm_discard(struct vm_fileh **h, unsigned n)
 {
 	int err = 0;
 
+	vm_begin_busy(h, n);
+	for (unsigned i = 0; i < n; i++)
+		h[i]->part.held = (struct vm_held){0};
 	for (unsigned i = 0; !err && i < n; i++)
-		err = discard(h[i]);
+		err = plan_discard(h[i]);
+	if (!err)
+		err = vm_drop(h, n);
+	for (unsigned i = 0; i < n; i++) {
+		vm_let_go(h[i], &h[i]->part.held, !err);
+		vm_fileh_end_busy(h[i]);
+	}
 	return err;
 }
 
 int vm_catch_up(struct vm_fileh *h, const struct vm_held *held, bool overwrite, struct vm_commit_result *ret)
 {
-	struct vm_plan p = {.held = held, .overwrite = overwrite, .kept = ret, .clean_from = UINT64_MAX};
-	uint64_t npages = 0;
 	int err;
 
 	if (!held->changed.n && !held->news.resized)
 		return 0;
-	err = vm_drop_pages(h, &p, &npages);
+	h->plan = (struct vm_plan){.held = held, .overwrite = overwrite, .kept = ret, .clean_from = UINT64_MAX};
+	err = vm_drop(&h, 1);
 	vm_fileh_lock(h);
 	vm_fileh_gate(h, VM_GATE_OPEN);
 	vm_fileh_unlock(h);
@@ -91,12 +94,13 @@ static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on
 		err = vm_catch_up(h, held, false, NULL); /* there is no snapshot of a part */
 	if (!err)
 		err = find_size(h, &p);
+	h->plan = p;
 	if (!err)
-		err = vm_drop_pages(h, &p, &ret->npages);
+		err = vm_drop(&h, 1);
 	/* what the storage is now has been taken note of: later commits compare with this state */
 	if (!err && h->file->ops->changed)
 		(void)h->file->ops->changed(h->file, 1);
-	ret->ndirty = p.ndirty;
+	*ret = (struct vm_dropped){.npages = h->plan.npages, .ndirty = h->plan.ndirty};
 	return err;
 }
 

@@ -156,6 +156,49 @@ enum vm_unsettled {
 	VM_UNSETTLED,
 };
 
+/* Storage that others commit to, too, while nobody does; of any other it says nothing. */
+struct vm_held {
+	struct vm_news news;
+	struct vm_runs changed; /* pages that others committed since the snapshot */
+	bool is_held;
+};
+
+/* A file's part in a commit. */
+struct vm_part {
+	struct vm_txn txn;
+	struct vm_held held;
+	bool seen;	   /* what others committed is taken in */
+	bool has_others;   /* other processes have the file */
+	bool asks;	   /* they were asked to look */
+	bool changed;	   /* there is something to commit */
+	bool begun;	   /* it takes part: the backend has begun */
+	uint64_t npages;   /* given to the backend */
+	uint64_t valid;	   /* pages of the storage at the cut: beyond size_low its bytes will be gone */
+	unsigned nstopped; /* processes that were when the round began */
+};
+
+/* What of a handle's pages is to go, and what the handle is afterwards. */
+struct vm_plan {
+	uint64_t start, stop;  /* [start, stop) pgoff */
+	bool clean, dirty;     /* pages in these states go */
+	bool empty;	       /* and what may be where none was loaded: the mark of a load that failed */
+	bool fail_on_dirty;    /* -EBUSY when a page of the range is dirty */
+	uint64_t clean_from;   /* pages from here on go, clean as they may be */
+	uint64_t size;	       /* new size */
+	uint64_t storage_size; /* the storage's, when whole */
+	bool whole;	       /* storage and handle agree on the size afterwards */
+	const struct vm_held *held;    /* what others committed goes, too, when it is clean; or NULL */
+	bool overwrite;		       /* what is not clean of that stays, else -EBUSY ... */
+	struct vm_commit_result *kept; /* ... and is told here */
+	bool own_size_stays; /* it is not the storage's afterwards, and beyond ctl->size_low that is gone */
+	/* how it turned out */
+	uint64_t npages; /* that went */
+	uint64_t ndirty; /* dirty ones that went, when whole */
+	uint64_t size_was;
+	bool was_torn;
+	bool in_place; /* new content is put in place of the old */
+};
+
 /* An open handle in this process. */
 struct vm_fileh {
 	struct vm_bigfile *file; /* (fixed) */
@@ -181,6 +224,8 @@ struct vm_fileh {
 	uint64_t ra_next;      /* where a sequential reader touches next (map lock) */
 	unsigned ra_npages;    /* and how much it gets (map lock) */
 	struct vm_runs round;  /* pages of the cut's present round (busy) */
+	struct vm_part part;   /* in the present commit (busy) */
+	struct vm_plan plan;   /* of what is being dropped (busy) */
 	void *scratch;	       /* VM_BATCH_NPAGES pages (busy) */
 	struct vm_fileh *next; /* handles of the process (map lock) */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commit: in two steps, store and mark stored.
+ * Commit: in two steps, store and mark stored; of all its files in each step.
  *
  *	busy, writers out ── cut: DIRTY -> STORING, storeblk ── commit ──▶ STORING -> LOADED
  *	                          └── any error ── abort ────────────────▶ STORING -> DIRTY
@@ -26,68 +26,179 @@ int vm_harvest_all(struct vm_fileh *h)
 	return err ? err : vm_page_suspect(h);
 }
 
-static int look_here(struct vm_fileh *h, bool *ret_changed)
+void vm_begin_busy(struct vm_fileh **h, unsigned n)
 {
+	const struct vm_fileh *last = NULL;
+
+	/* L1: two who want the same files do not wait for each other */
+	for (unsigned k = 0; k < n; k++) {
+		struct vm_fileh *next = NULL;
+
+		for (unsigned i = 0; i < n; i++)
+			if ((!last || vm_fileh_is_before(last, h[i])) && (!next || vm_fileh_is_before(h[i], next)))
+				next = h[i];
+		BUG_ON(!next); /* one of them twice */
+		vm_fileh_begin_busy(next);
+		last = next;
+	}
+}
+
+/* What others committed comes first: where each handle shows a snapshot. */
+static int catch_up(struct vm_fileh *h, bool overwrite, struct vm_commit_result *ret)
+{
+	int err = vm_hold(h, &h->part.held);
+
+	if (!err)
+		err = vm_catch_up(h, &h->part.held, overwrite, ret);
+	h->part.seen = !err;
+	return err;
+}
+
+/* ---- look: is there anything to commit? ---- */
+
+static void keep_writers_out(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_READERS);
+	h->part.has_others = vm_fileh_has_others(h);
+	vm_fileh_unlock(h);
+}
+
+/* Those that were at work look while this process does. */
+static void begin_look(struct vm_fileh *h)
+{
+	h->part.asks = h->part.has_others && h->others_touch;
+	h->others_touch = false;
+	if (h->part.asks)
+		vm_ask_begin(h, VM_ASK_HARVEST);
+}
+
+static int look_here(struct vm_fileh *h)
+{
+	struct vm_part *part = &h->part;
 	int err;
 
 	vm_lock(&vm_map_lock);
 	vm_fileh_lock(h);
 	err = h->ctl->torn ? -EIO : vm_harvest_all(h);
-	*ret_changed = vm_fileh_is_changed(h);
+	part->changed = vm_fileh_is_changed(h);
 	vm_fileh_unlock(h);
 	vm_unlock(&vm_map_lock);
+	if (part->has_others && !part->asks && !err && !part->changed) { /* else what they stored comes with the cut */
+		vm_ask_begin(h, VM_ASK_HARVEST);
+		part->asks = true;
+	}
 	return err;
 }
 
-/* Is there anything to commit? */
-static int look(struct vm_fileh *h, bool *ret_changed)
+static int end_look(struct vm_fileh *h)
 {
-	bool others, asks;
-	int err, theirs = 0;
-
-	vm_fileh_lock(h);
-	vm_fileh_gate(h, VM_GATE_READERS);
-	others = vm_fileh_has_others(h);
-	vm_fileh_unlock(h);
-	asks = others && h->others_touch; /* those that are at work look while this process does */
-	h->others_touch = false;
-	if (asks)
-		vm_ask_begin(h, VM_ASK_HARVEST);
-	err = look_here(h, ret_changed);
-	if (others && !asks && !err && !*ret_changed) { /* else what they stored comes with the cut */
-		vm_ask_begin(h, VM_ASK_HARVEST);
-		asks = true;
-	}
-	if (asks) {
-		theirs = vm_ask_end(h);
-		vm_fileh_lock(h);
-		if (!theirs)
-			theirs = vm_page_suspect(h); /* of one that is stopped */
-		*ret_changed = vm_fileh_is_changed(h);
-		vm_fileh_unlock(h);
-	}
-	return err ? err : theirs;
-}
-
-static int store_and_commit(struct vm_fileh *h, const struct vm_held *held, bool durable, struct vm_txn *txn,
-			    uint64_t *ret_npages)
-{
-	const struct vm_backend_ops *ops = h->file->ops;
 	int err;
 
-	err = ops->begin(h->file);
-	if (err)
-		return err;
-	err = vm_cut(h, txn, ret_npages);
+	if (!h->part.asks)
+		return 0;
+	err = vm_ask_end(h);
 	vm_fileh_lock(h);
-	vm_fileh_gate(h, VM_GATE_OPEN); /* what is written from here on belongs to the next commit */
-	vm_fileh_unlock(h);
-	if (held->is_held)
-		txn->txid = held->news.txid + 1;
 	if (!err)
-		err = ops->commit(h->file, txn, durable ? VM_COMMIT_DURABLE : 0);
-	if (err < 0)
-		ops->abort(h->file);
+		err = vm_page_suspect(h); /* of one that is stopped */
+	h->part.changed = vm_fileh_is_changed(h);
+	vm_fileh_unlock(h);
+	return err;
+}
+
+static int look(struct vm_fileh **h, unsigned n, bool *ret_changed)
+{
+	int err = 0, e;
+
+	for (unsigned i = 0; i < n; i++)
+		keep_writers_out(h[i]);
+	for (unsigned i = 0; i < n; i++)
+		begin_look(h[i]);
+	for (unsigned i = 0; i < n; i++) {
+		e = look_here(h[i]);
+		err = err ? err : e;
+	}
+	*ret_changed = false;
+	for (unsigned i = 0; i < n; i++) {
+		e = end_look(h[i]);
+		err = err ? err : e;
+		*ret_changed |= h[i]->part.changed;
+	}
+	return err;
+}
+
+/* ---- store, and commit ---- */
+
+int vm_part_begin(struct vm_fileh *h, bool overwrite)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+	int err = !overwrite && ops->changed && ops->changed(h->file, 0) ? -EBUSY : ops->begin(h->file);
+
+	h->part.begun = !err;
+	return err;
+}
+
+/* The same for all: one more than the highest. */
+static uint64_t next_txid(struct vm_fileh **h, unsigned n)
+{
+	uint64_t txid, max = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		txid = h[i]->part.held.is_held ? h[i]->part.held.news.txid : h[i]->ctl->txid;
+		max = txid > max ? txid : max;
+	}
+	return max + 1;
+}
+
+/* 1: nothing has changed after all. */
+static int commit_parts(struct vm_fileh **h, unsigned n, bool durable)
+{
+	const uint64_t txid = next_txid(h, n);
+	unsigned left = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		left += h[i]->part.begun;
+	for (unsigned i = 0; err >= 0 && i < n; i++) {
+		if (!h[i]->part.begun)
+			continue;
+		h[i]->part.txn.txid = txid;
+		err = h[i]->file->ops->commit(h[i]->file, &h[i]->part.txn,
+					      (durable ? VM_COMMIT_DURABLE : 0) | (--left ? VM_COMMIT_PART : 0));
+	}
+	return err;
+}
+
+static int store_and_commit(struct vm_fileh **h, unsigned n, bool durable, bool overwrite)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < n; i++)
+		if (h[i]->part.changed)
+			err = vm_part_begin(h[i], overwrite);
+	if (!err)
+		err = vm_cut(h, n, overwrite);
+	for (unsigned i = 0; i < n; i++) {
+		vm_fileh_lock(h[i]);
+		vm_fileh_gate(h[i], VM_GATE_OPEN); /* what is written from here on belongs to the next commit */
+		vm_fileh_unlock(h[i]);
+	}
+	if (!err)
+		err = commit_parts(h, n, durable);
+	for (unsigned i = 0; err < 0 && i < n; i++)
+		if (h[i]->part.begun)
+			h[i]->file->ops->abort(h[i]->file);
+	return err;
+}
+
+/* Nothing new, but what was committed lazily must reach the disk. */
+static int make_durable(struct vm_fileh **h, unsigned n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < n; i++)
+		if (h[i]->ctl->lazy_pending && h[i]->file->ops->checkpoint)
+			err = h[i]->file->ops->checkpoint(h[i]->file);
 	return err;
 }
 
@@ -97,7 +208,6 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	struct vm_ctl *ctl = h->ctl;
 
 	vm_page_mark_stored(h);
-	ctl->txid = txn->txid;
 	ctl->size_committed = txn->size;
 	/* shrunk again while the commit was on its way? then that is what the next one must do */
 	ctl->size_low = ctl->size < txn->size ? ctl->size : txn->size;
@@ -106,58 +216,51 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	h->committed_here = true;
 }
 
-static int commit(struct vm_fileh *h, bool durable, bool overwrite, struct vm_commit_result *ret)
+/* result: of the whole. */
+static void end_part(struct vm_fileh *h, bool durable, int result, struct vm_commit_result *ret)
 {
-	const struct vm_backend_ops *ops = h->file->ops;
-	struct vm_txn txn = {0};
-	struct vm_held held;
-	uint64_t npages = 0;
-	bool changed = false, seen;
-	int err;
+	struct vm_part *part = &h->part;
 
-	ret->overwrote = false;
-	ret->noverwritten = 0;
-	vm_fileh_begin_busy(h);
-	err = vm_hold(h, &held);
-	if (!err)
-		err = vm_catch_up(h, &held, overwrite, ret);
-	seen = !err;
-	if (!err)
-		err = look(h, &changed);
-	if (!err && changed && !overwrite && ops->changed && ops->changed(h->file, 0))
-		err = -EBUSY;
-	if (!err && changed)
-		err = store_and_commit(h, &held, durable, &txn, &npages);
-	if (err == 1) { /* false alarms: every page equals the storage */
-		txn.txid = h->ctl->txid;
-		npages = err = 0;
-	}
-	else if (!err && durable && ops->checkpoint && h->ctl->lazy_pending)
-		err = ops->checkpoint(h->file); /* nothing new, but what was committed lazily must reach the disk */
 	vm_fileh_lock(h);
-	if (!err && changed) {
-		mark_stored(h, &txn);
-		h->ctl->lazy_pending = !durable;
-	} else if (err) {
+	if (result < 0)
 		vm_page_store_failed(h);
-	} else if (durable) {
-		h->ctl->lazy_pending = false;
+	else if (part->begun)
+		mark_stored(h, &part->txn);
+	if (!result && part->begun) {
+		h->ctl->txid = part->txn.txid;
+		ret->npages = part->npages;
+		h->ctl->lazy_pending = !durable;
 	}
+	if (result >= 0 && durable)
+		h->ctl->lazy_pending = false;
 	ret->txid = h->ctl->txid;
-	ret->npages = npages;
 	vm_fileh_unlock(h);
-	vm_let_go(h, &held, seen);
+	vm_let_go(h, &part->held, part->seen);
 	vm_fileh_end_busy(h);
-	return err;
 }
 
 int vm_commit(struct vm_fileh **h, unsigned n, bool durable, bool overwrite, struct vm_commit_result *ret)
 {
+	bool changed = false;
 	int err = 0;
 
+	vm_begin_busy(h, n);
+	for (unsigned i = 0; i < n; i++) {
+		BUG_ON(h[i]->file->ops != h[0]->file->ops);
+		ret[i] = (struct vm_commit_result){0};
+		h[i]->part = (struct vm_part){0};
+	}
 	for (unsigned i = 0; !err && i < n; i++)
-		err = commit(h[i], durable, overwrite, &ret[i]);
-	return err;
+		err = catch_up(h[i], overwrite, &ret[i]);
+	if (!err)
+		err = look(h, n, &changed);
+	if (!err && changed)
+		err = store_and_commit(h, n, durable, overwrite);
+	else if (!err && durable)
+		err = make_durable(h, n);
+	for (unsigned i = 0; i < n; i++)
+		end_part(h[i], durable, err, &ret[i]);
+	return err < 0 ? err : 0;
 }
 
 static int checkpoint(struct vm_fileh *h)
