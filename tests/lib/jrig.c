@@ -41,7 +41,8 @@ void jrig_remove(struct jrig *r)
 	box_remove(&r->box);
 }
 
-static int add_changes(struct jrig *r, const struct image *from, const struct image *to, uint64_t low)
+int jrig_add_changes(struct vm_journal *j, uint32_t flags, const struct image *from, const struct image *to,
+		     uint64_t low)
 {
 	uint64_t i = 0;
 
@@ -54,7 +55,7 @@ static int add_changes(struct jrig *r, const struct image *from, const struct im
 		while (i < to->size && to->bytes[i] != (i < low ? from->bytes[i] : 0))
 			i++;
 		if (start < i) {
-			int err = vm_journal_add(&r->j, start, to->bytes + start, i - start, 0);
+			int err = vm_journal_add(j, start, to->bytes + start, i - start, flags);
 
 			if (err)
 				return err;
@@ -69,7 +70,7 @@ int jrig_commit(struct jrig *r, const struct image *from, const struct image *to
 	int err;
 
 	vm_journal_begin(&r->j);
-	err = add_changes(r, from, to, low);
+	err = jrig_add_changes(&r->j, 0, from, to, low);
 	if (!err)
 		err = vm_journal_commit(&r->j, &txn, sync);
 	if (!err)

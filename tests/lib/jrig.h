@@ -18,7 +18,10 @@ struct jrig {
 /* An empty data file, and a journal started over. */
 void jrig_make(struct jrig *r);
 void jrig_remove(struct jrig *r);
-/* Commit the way from one image to another: every byte that differs, or lies beyond low, as runs. */
+/* Every byte that differs, or lies beyond low, as runs. */
+int jrig_add_changes(struct vm_journal *j, uint32_t flags, const struct image *from, const struct image *to,
+		     uint64_t low);
+/* Commit the way from one image to another. */
 int jrig_commit(struct jrig *r, const struct image *from, const struct image *to, uint64_t low, bool sync);
 
 #endif
