@@ -122,7 +122,7 @@ int vm_replay(int fd, const struct vm_journal_files *files, struct vm_journal_fi
 struct vm_sense {
 	struct vm_sense_file *file; /* VM_JOURNAL_NFILES of them, or NULL when it is of one file */
 	uint64_t seq;		    /* of the commit that they are in */
-	unsigned nlacking;	    /* files with runs in it that have no name yet, or no size in it */
+	unsigned nlacking;	    /* names and sizes that files with a part in it have not yet */
 };
 int vm_sense_init(struct vm_sense *s, bool is_group);
 void vm_sense_fini(struct vm_sense *s);

@@ -7,7 +7,8 @@
 
 /* A file of a group. */
 struct vm_sense_file {
-	uint64_t runs_seq, size_seq; /* the commits that had the last of these */
+	uint64_t seq;	   /* of the last commit that it had a part in */
+	uint64_t size_seq; /* ... a size */
 	bool is_named;
 };
 
@@ -25,6 +26,15 @@ void vm_sense_fini(struct vm_sense *s)
 	vm_files_free(s->file, sizeof(*s->file));
 }
 
+/* The file has a part in this commit: it needs a size in it, and a name. */
+static void take_part(struct vm_sense *s, struct vm_sense_file *f)
+{
+	if (f->seq == s->seq)
+		return;
+	f->seq = s->seq;
+	s->nlacking += 1u + !f->is_named;
+}
+
 static bool note_size(struct vm_sense *s, struct vm_sense_file *f, const struct vm_run *run,
 		      const uint8_t *bytes)
 {
@@ -33,8 +43,9 @@ static bool note_size(struct vm_sense *s, struct vm_sense_file *f, const struct 
 	if (run->len != sizeof(cut) || f->size_seq == s->seq)
 		return false;
 	memcpy(&cut, bytes, sizeof(cut));
+	take_part(s, f);
 	f->size_seq = s->seq;
-	s->nlacking -= f->runs_seq == s->seq;
+	s->nlacking--;
 	return cut <= run->off;
 }
 
@@ -46,17 +57,9 @@ static bool note_name(struct vm_sense *s, struct vm_sense_file *f, const struct 
 	if (run->off || run->len < fixed + 2 ||
 	    memchr(bytes + fixed, 0, run->len - fixed) != bytes + run->len - 1)
 		return false;
-	s->nlacking -= !f->is_named && f->runs_seq == s->seq;
+	s->nlacking -= !f->is_named && f->seq == s->seq;
 	f->is_named = true;
 	return true;
-}
-
-static void note_bytes(struct vm_sense *s, struct vm_sense_file *f)
-{
-	if (f->runs_seq == s->seq)
-		return;
-	f->runs_seq = s->seq;
-	s->nlacking += (f->size_seq != s->seq) + !f->is_named;
 }
 
 static bool run_makes_sense(struct vm_sense *s, const struct vm_run *run, const uint8_t *bytes)
@@ -75,7 +78,7 @@ static bool run_makes_sense(struct vm_sense *s, const struct vm_run *run, const 
 		return note_name(s, f, run, bytes);
 	case VM_RUN_BASE:
 	case 0:
-		note_bytes(s, f);
+		take_part(s, f);
 		return true;
 	default:
 		return false;

@@ -246,8 +246,7 @@ static void a_name_is_never_split(void **state)
 	path[PATH_MAX - 1] = 0;
 	for (size_t room = 4090; room < 4200; room++) {
 		vm_journal_begin(&g->r.j);
-		assert_int_equal(vm_journal_add(&g->r.j, 0, fill,
-						sizeof(fill) - sizeof(struct vm_run) - room,
+		assert_int_equal(vm_journal_add(&g->r.j, 0, fill, sizeof(fill) - sizeof(struct vm_run) - room,
 						1u << VM_RUN_FILE_SHIFT),
 				 0);
 		assert_int_equal(vm_journal_add_name(&g->r.j, 1, &name), 0);

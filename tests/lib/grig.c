@@ -59,7 +59,8 @@ void grig_name(const struct grig *g, unsigned i, struct vm_journal_name *ret)
 	struct stat st;
 
 	must(!stat(g->path[i], &st));
-	*ret = (struct vm_journal_name){.dev = st.st_dev, .ino = st.st_ino, .path = strrchr(g->path[i], '/') + 1};
+	*ret = (struct vm_journal_name){
+		.dev = st.st_dev, .ino = st.st_ino, .path = strrchr(g->path[i], '/') + 1};
 }
 
 static int add_name(struct grig *g, unsigned i)
