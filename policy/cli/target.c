@@ -203,8 +203,12 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 			err = -EPROTO;
 	}
 	json_tokener_free(tok);
-	if (reply)
+	if (json_object_is_type(reply, json_type_object))
 		return reply;
+	if (reply) { /* JSON, but no answer */
+		json_object_put(reply);
+		err = -EPROTO;
+	}
 	snprintf(buf, sizeof(buf), "no answer: %s",
 		 err == -ECONNRESET ? "the process ended"
 		 : err == -EAGAIN   ? "the process is stopped; it will do it when it goes on (kill -CONT)"
