@@ -255,9 +255,11 @@ static int receive(int s, enum pol_share_what what, int *ret_fds)
 	if (vm_sys->poll(&p, 1, ANSWER_MSEC) <= 0)
 		return -ETIMEDOUT;
 	n = vm_sys->recvmsg(s, &msg, MSG_CMSG_CLOEXEC);
-	if (n <= 0)
+	if (n < 0)
 		return 1;
-	nfds = take_fds(&msg, ret_fds);
+	nfds = take_fds(&msg, ret_fds); /* they come with an empty packet, too */
+	if (!n && !nfds)
+		return 1;
 	if (n == sizeof(a) && a.magic == MAGIC && a.version == VERSION && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
 	    nfds == a.nfds && (a.err < 0 ? a.err >= -4095 && !nfds : !a.err && nfds == wanted))
 		return a.err;
