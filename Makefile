@@ -45,6 +45,7 @@ TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
 TESTS_program	:= $(patsubst tests/programs/src/%.c,tests/programs/%,$(wildcard tests/programs/src/*_load.c))
 CTOR_libs	:= $(patsubst %.c,%.so,$(wildcard tests/ctor/early*.c))
 TESTS_ctor	:= $(filter-out $(CTOR_libs:.so=),$(patsubst %.c,%,$(wildcard tests/ctor/*.c)))
+FUZZERS		:= journal settings control answers share
 PLUGINS		:= $(patsubst tests/plugin/%.c,%,$(wildcard tests/plugin/*.c))
 
 LIBS_so		:= -lunwind -ldl
@@ -52,7 +53,7 @@ LIBS_cli	:= -lunwind -ldl -lsmartcols -ljson-c
 LIBS_test	:= -lcmocka -lunwind -ldl
 SO_LDFLAGS	:= -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL
 
-.PHONY: all tests help demo check bench asan tsan map programs crash matrix soak install uninstall clean
+.PHONY: all tests help demo check bench asan tsan map programs crash fuzz matrix soak install uninstall clean
 .DELETE_ON_ERROR:
 all: $(B)/libtxmap.so $(B)/txmap
 
@@ -101,9 +102,13 @@ endef
 SAN_asan := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # gcc's ThreadSanitizer does not see fences, and says so where one stands.
 SAN_tsan := -O1 -fno-omit-frame-pointer -fsanitize=thread $(if $(findstring clang,$(CC)),,-Wno-tsan)
+SAN_fuzz := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 $(eval $(call variant,$(B),))
 $(eval $(call variant,$(B)/asan,$(SAN_asan)))
 $(eval $(call variant,$(B)/tsan,$(SAN_tsan)))
+$(eval $(call variant,$(B)/fuzz,$(SAN_fuzz)))
+# libFuzzer is part of clang, whoever compiles the rest.
+$(B)/fuzz/%: CC := clang
 .PHONY: force
 .SECONDARY:
 
@@ -116,6 +121,19 @@ $(B)/libtxmap.so: $(OBJ_$(B)_core) $(OBJ_$(B)_policy) $(OBJ_$(B)_shim)
 $(B)/txmap: $(OBJ_$(B)_cli) $(OBJ_$(B)_policy) $(OBJ_$(B)_core)
 	@echo '  LD  $@'
 	$(Q)$(CC) -pthread -Wl,-z,now -Wl,-z,relro -Wl,--as-needed $(LDFLAGS) -o $@ $^ $(LIBS_cli)
+
+# ---- fuzzers
+
+$(B)/fuzz/tests/fuzz/%.o: tests/fuzz/%.c $(B)/fuzz/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(INC_cli) -Ipolicy/cli -Icore $(ALL_CFLAGS) $(SAN_fuzz) -c -o $@ $<
+$(B)/fuzz/journal: $(B)/fuzz/tests/fuzz/reader.o
+# Two of them have a source of ours within them, to call what is not for others.
+$(B)/fuzz/answers: $(filter-out %/main.o %/target.o,$(OBJ_$(B)/fuzz_cli))
+$(B)/fuzz/%: $(B)/fuzz/tests/fuzz/%.o $(OBJ_$(B)/fuzz_policy) $(OBJ_$(B)/fuzz_core)
+	@echo '  LD  $@'
+	$(Q)$(CC) $(SAN_fuzz) -fsanitize=fuzzer -pthread $(LDFLAGS) -o $@ \
+		$(filter-out $(if $(filter share,$(*F)),%/share_socket.o),$^) $(LIBS_cli)
 
 # ---- programs that the tests run: plain C, nothing of ours in them
 
@@ -183,8 +201,8 @@ tests: all $(PLAIN_tests)
 # the compiler, and clang or gcc itself, may only exist from then on)
 
 check: ; @scripts/deps build check
-	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests)
-	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash chaos matrix
+	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests) $(FUZZERS:%=$(B)/fuzz/%)
+	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash fuzz chaos matrix
 
 asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
@@ -195,6 +213,10 @@ programs: ; @scripts/deps build check programs
 	@full=1 scripts/run-tests programs
 crash: tests
 	@states=1000000 subsets=10 scripts/run-tests crash
+fuzz: ; @scripts/deps build check
+	@$(MAKE) --no-print-directory $(FUZZERS:%=$(B)/fuzz/%)
+	@for f in $(FUZZERS); do echo "$$f: $(time) s"; tests/fuzz/run.sh $$f $(time) || exit 1; done
+fuzz: time ?= 600
 matrix: tests
 	@scripts/run-matrix
 soak: tests
@@ -234,6 +256,7 @@ help:
 	@echo 'make tsan       the core tests with ThreadSanitizer'
 	@echo 'make programs   only the real programs, more of them and with larger counts'
 	@echo 'make crash      only the crash tests: programs killed, and 10^6 disks as power cuts leave them'
+	@echo 'make fuzz       10 minutes (time=600) of libFuzzer for each of: $(FUZZERS)'
 	@echo 'make matrix     the preload tests as root and user, with uffd, segv, userfaultfd denied, and for user mode only'
 	@echo 'make soak       10^4 forks, 10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
