@@ -28,21 +28,31 @@
 #define CHAIN  4u
 #define ID     8u
 
+#define NFILES	  4u
 #define MAX_LEN	  (VM_JOURNAL_START + 65536u)
 #define FILE_SIZE 10000u			     /* of the file before */
 #define LAST_PAGE (((uint64_t)INT64_MAX & ~4095ull)) /* which the kernel does not read whole */
 
 static uint8_t bytes[MAX_LEN + 2 * VM_JOURNAL_PAYLOAD_MAX]; /* the journal, and zeros */
 static struct reader reader;
-static int jfd, fd;
+static int jfd, fds[NFILES]; /* the only file, then those of a group that are there */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
 	jfd = memfd_create("journal", MFD_CLOEXEC);
-	fd = memfd_create("file", MFD_CLOEXEC);
-	CLAIM(jfd >= 0 && fd >= 0);
+	CLAIM(jfd >= 0);
+	for (unsigned i = 0; i < NFILES; i++) {
+		fds[i] = memfd_create("file", MFD_CLOEXEC);
+		CLAIM(fds[i] >= 0);
+	}
 	return 0;
+}
+
+static int get_file(const struct vm_journal_files *files, uint32_t file)
+{
+	(void)files;
+	return file < NFILES ? fds[file] : VM_FILE_GONE;
 }
 
 static uint8_t was(uint64_t off)
@@ -78,6 +88,22 @@ static void fix_frames(const struct vm_journal_header *h, size_t len, bool chain
 	}
 }
 
+static void fix_stub(const struct vm_journal_header *h, bool chain)
+{
+	struct vm_frame fr;
+
+	memcpy(&fr, bytes + VM_JOURNAL_START, sizeof(fr));
+	if (fr.magic != VM_JOURNAL_STUB_MAGIC || fr.len > VM_JOURNAL_PAYLOAD_MAX)
+		return;
+	if (chain) {
+		fr.salt = h->group;
+		fr.offset = VM_JOURNAL_START;
+	}
+	fr.payload_sum = vm_frame_payload_sum(bytes + VM_JOURNAL_START + sizeof(fr), fr.len);
+	fr.sum = vm_frame_sum(&fr);
+	memcpy(bytes + VM_JOURNAL_START, &fr, sizeof(fr));
+}
+
 static void fix(size_t len, bool chain)
 {
 	struct vm_journal_header best = {0};
@@ -95,6 +121,7 @@ static void fix(size_t len, bool chain)
 			best = h;
 	}
 	fix_frames(&best, len, chain);
+	fix_stub(&best, chain);
 }
 
 static size_t make_journal(const uint8_t *in, size_t len, unsigned how)
@@ -121,22 +148,26 @@ static size_t make_journal(const uint8_t *in, size_t len, unsigned how)
 	return n;
 }
 
-static void make_file(void)
+static void make_files(void)
 {
 	uint8_t buf[FILE_SIZE];
 
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = was(i);
-	CLAIM(!ftruncate(fd, 0) && pwrite(fd, buf, sizeof(buf), 0) == sizeof(buf));
+	for (unsigned i = 0; i < NFILES; i++)
+		CLAIM(!ftruncate(fds[i], 0) && pwrite(fds[i], buf, sizeof(buf), 0) == sizeof(buf));
 }
 
 /* ---- what must come out ---- */
 
-static void expect_page(uint64_t off, uint8_t *buf)
+static uint64_t expect_page(uint32_t file, uint64_t off, uint8_t *buf)
 {
+	uint64_t size = FILE_SIZE;
+
 	for (unsigned i = 0; i < 4096; i++)
 		buf[i] = was(off + i);
-	reader_replay(&reader, off, buf);
+	reader_replay(&reader, file, off, buf, &size);
+	return size;
 }
 
 static void claim_same_page(uint64_t off, const uint8_t *got, const uint8_t *want)
@@ -160,43 +191,80 @@ static void check_reads(const struct vm_scan *s)
 
 	for (size_t i = 0; i < reader.nruns && i < 16; i++) {
 		uint64_t off = reader.run[i].off & ~4095ull;
+		uint32_t file = reader.run[i].file;
 
-		if (off == LAST_PAGE)
+		if (off == LAST_PAGE || file >= NFILES)
 			continue;
-		CLAIM(!vm_journal_read(&j, fd, got, sizeof(got), off));
-		expect_page(off, want);
+		CLAIM(!vm_journal_read(&j, file, fds[file], got, sizeof(got), off));
+		(void)expect_page(file, off, want);
 		claim_same_page(off, got, want);
 	}
 }
 
-static void check_page(uint64_t off)
+static void check_page(uint32_t file, uint64_t off)
 {
 	uint8_t got[4096] = {0}, want[4096];
 
 	if (off == LAST_PAGE)
 		return;
-	CLAIM(pread(fd, got, sizeof(got), (off_t)off) >= 0);
-	expect_page(off, want);
+	CLAIM(pread(fds[file], got, sizeof(got), (off_t)off) >= 0);
+	(void)expect_page(file, off, want);
 	claim_same_page(off, got, want);
 }
 
-static void check_file(uint64_t size)
+static void check_file(uint32_t file)
 {
 	off_t data = 0, hole;
+	uint64_t last = UINT64_MAX;
+	uint8_t page[4096];
 	struct stat st;
 
-	CLAIM(!fstat(fd, &st) && (uint64_t)st.st_size == size);
-	while ((data = lseek(fd, data, SEEK_DATA)) >= 0) { /* also where nobody had anything to write */
-		hole = lseek(fd, data, SEEK_HOLE);
+	CLAIM(!fstat(fds[file], &st) && (uint64_t)st.st_size == expect_page(file, 0, page));
+	while ((data = lseek(fds[file], data, SEEK_DATA)) >=
+	       0) { /* also where nobody had anything to write */
+		hole = lseek(fds[file], data, SEEK_HOLE);
 		for (; data < hole; data += 4096)
-			check_page((uint64_t)data);
+			check_page(file, (uint64_t)data);
 	}
 	for (size_t i = 0; i < reader.nruns; i++) {
-		uint64_t off = reader.run[i].off & ~4095ull;
-
-		if (!i || off != (reader.run[i - 1].off & ~4095ull))
-			check_page(off);
+		if (reader.run[i].file != file || (reader.run[i].off & ~4095ull) == last)
+			continue;
+		last = reader.run[i].off & ~4095ull;
+		check_page(file, last);
 	}
+}
+
+static void check_stub(void)
+{
+	char path[4096];
+
+	CLAIM(!vm_journal_read_stub(jfd, path));
+	CLAIM(!strcmp(path, (const char *)bytes + VM_JOURNAL_START + sizeof(struct vm_frame)));
+}
+
+static int take_note(const struct vm_journal_note *note, void *arg)
+{
+	unsigned *n = arg;
+
+	CLAIM(note->file && note->file < VM_JOURNAL_NFILES);
+	if (note->name)
+		CLAIM(strlen(note->name->path) < VM_JOURNAL_PAYLOAD_MAX);
+	else
+		CLAIM(note->cut <= note->size);
+	*n += !note->name;
+	return 0;
+}
+
+/* Each size of a group's journal is told of. */
+static void check_notes(uint64_t end)
+{
+	unsigned n = 0;
+
+	CLAIM(!vm_journal_notes(jfd, VM_JOURNAL_START, end, take_note, &n));
+	for (uint64_t i = 0; i < reader.ncommits; i++)
+		for (size_t k = 0; k < reader.commit[i].nruns; k++)
+			n -= reader.run[reader.commit[i].first + k].is_size;
+	CLAIM(!n);
 }
 
 static enum vm_scan_state expect_state(const struct vm_journal_id *id)
@@ -204,9 +272,10 @@ static enum vm_scan_state expect_state(const struct vm_journal_id *id)
 	static const enum vm_scan_state states[] = {[READER_EMPTY] = VM_SCAN_EMPTY,
 						    [READER_COMMITS] = VM_SCAN_COMMITS,
 						    [READER_DAMAGED] = VM_SCAN_DAMAGED,
+						    [READER_MEMBER] = VM_SCAN_MEMBER,
 						    [READER_FOREIGN] = VM_SCAN_FOREIGN};
-	bool is_of = !id || !reader.end ||
-		     (reader.ino == id->ino &&
+	bool is_of = !id || !reader.has_header ||
+		     (reader.kind != READER_GROUP && reader.ino == id->ino &&
 		      (reader.igen && id->igen ? reader.igen == id->igen : reader.dev == id->dev));
 
 	return reader.state == READER_EMPTY || is_of ? states[reader.state] : VM_SCAN_FOREIGN;
@@ -216,28 +285,32 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t len)
 {
 	const struct vm_journal_id id = {.dev = 1, .ino = 2, .igen = 3};
 	unsigned how = len ? *in : 0;
+	struct vm_journal_files files = {.fd = fds[0]};
 	struct vm_scan s;
 	size_t n;
-	int err;
 
 	n = make_journal(in + !!len, len - !!len, how);
-	make_file();
+	make_files();
 	reader_read(&reader, bytes, n);
+	if (reader.kind == READER_GROUP)
+		files.get = get_file;
 
 	CLAIM(!vm_journal_scan(jfd, how & ID ? &id : NULL, &s));
 	CLAIM(s.state == expect_state(how & ID ? &id : NULL));
-	if (s.state != VM_SCAN_COMMITS) {
-		/* nobody would; but who does gets at most what verifies, or an error */
-		err = n > VM_JOURNAL_START ? vm_journal_replay(jfd, fd, VM_JOURNAL_START, n, NULL, NULL) : 0;
-		CLAIM(err <= 0);
+	if (s.state == VM_SCAN_MEMBER)
+		check_stub();
+	if (s.state != VM_SCAN_COMMITS)
 		return 0;
-	}
 	CLAIM(s.ncommits == reader.ncommits && s.end == reader.end && s.size == reader.size);
 	CLAIM(s.last_txid == reader.last_txid);
 	check_reads(&s);
+	if (files.get)
+		check_notes(s.end);
 	for (int again = 0; again < 2; again++) { /* a crash in between, and once more from the start */
-		CLAIM(!vm_journal_replay(jfd, fd, VM_JOURNAL_START, s.end, NULL, NULL));
-		check_file(s.size);
+		CLAIM(!vm_journal_replay(jfd, &files, VM_JOURNAL_START, s.end, NULL, NULL));
+		for (uint32_t i = 0; i < NFILES; i++)
+			if (files.get || !i)
+				check_file(i);
 	}
 	return 0;
 }
