@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The three phases of a cut (uffd), one by one: copy, freeze what stays hot, freeze all. */
-#include "cut_rig.h"
+#include "crew.h"
 #include "faulty_sys.h"
 
 static struct {
@@ -73,7 +73,7 @@ static void cut_with_stores(struct rig *r, uint64_t npages)
 	rig_get(r->f, phase.same_page ? 0 : phase.nstores * VM_PAGE, &value, sizeof(value));
 	assert_int_equal(value, phase.nstores);
 	assert_int_equal(rig_ndirty(r->h), 0);
-	check_protections(phase.m, npages);
+	crew_check_protections(phase.m, npages);
 }
 
 static void a_program_that_pauses_is_never_frozen(struct rig *r)

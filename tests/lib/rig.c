@@ -2,6 +2,7 @@
 /* The backend of a rig's file. */
 #include "rig.h"
 #include "rig_file.h"
+#include "rig_group.h"
 
 enum { NOT_STORED, STORED_CHANGES, STORED_WHOLE };
 
@@ -126,6 +127,8 @@ static int rig_op_begin(struct vm_bigfile *file)
 	err = enter(f, RIG_BEGIN, 0);
 	rig_must(!f->in_txn, "begin in a transaction");
 	f->in_txn = !err;
+	if (!err && f->group)
+		rig_group_begin(f);
 	end_single(f);
 	return err;
 }
@@ -189,31 +192,39 @@ static void end_txn(struct rig_file *f)
 	for (size_t i = 0; i < f->norder; i++)
 		f->how[f->order[i]] = NOT_STORED;
 	f->norder = 0;
+	if (f->in_txn && f->group)
+		rig_group_end(f);
 	f->in_txn = false;
+}
+
+bool rig_file_apply(struct rig_file *f, const struct vm_txn *txn)
+{
+	bool changed = f->txn_is_never_needless || txn->size != rig_size(f) || txn->size_low < rig_size(f);
+
+	rig_must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size_low), "ftruncate");
+	rig_must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size), "ftruncate");
+	for (size_t i = 0; i < f->norder; i++)
+		changed |= apply(f, f->order[i], txn->size);
+	end_txn(f);
+	return changed;
 }
 
 static int rig_op_commit(struct vm_bigfile *file, const struct vm_txn *txn, unsigned flags)
 {
 	struct rig_file *f = of(file);
-	bool changed = txn->size != rig_size(f) || txn->size_low < rig_size(f);
 	int err;
 
-	(void)flags;
 	begin_single(f);
 	err = enter(f, RIG_COMMIT, 0);
 	rig_must(f->in_txn, "commit outside of a transaction");
-	rig_must(txn->txid == f->txid + 1, "transaction ids rise by one");
+	rig_must(f->group ? txn->txid > f->txid : txn->txid == f->txid + 1, "transaction ids rise by one");
+	rig_must(f->group || !(flags & VM_COMMIT_PART), "a part of no group");
 	rig_must(txn->size_low <= txn->size && txn->size_low <= rig_size(f), "size_low");
-	if (!err) {
-		rig_must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size_low), "ftruncate");
-		rig_must(!vm_sys_linux.ftruncate(f->fd, (off_t)txn->size), "ftruncate");
-		for (size_t i = 0; i < f->norder; i++)
-			changed |= apply(f, f->order[i], txn->size);
-		end_txn(f);
-		if (changed || f->txn_is_never_needless)
-			f->txid++;
-		else
-			err = 1;
+	if (!err && f->group) {
+		err = rig_group_commit(f, txn, flags);
+	} else if (!err) {
+		err = !rig_file_apply(f, txn);
+		f->txid += !err;
 	}
 	end_single(f);
 	return err;

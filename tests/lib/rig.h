@@ -68,6 +68,9 @@ struct rig_file {
 	rig_hook *hook[RIG_NOPS]; /* (atomic) */
 	void *hook_arg;
 	uint64_t txid; /* of the last commit */
+	struct rig_group *group; /* rig_group.h; or NULL */
+	struct vm_txn txn;	 /* of a part that waits for the last one ... */
+	bool is_part;		 /* ... if it does */
 	bool busy;     /* in an operation of which only one may run (atomic) */
 };
 

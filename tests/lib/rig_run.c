@@ -106,11 +106,16 @@ struct vm_fileh *rig_handle(struct rig_file *f, enum vm_load load)
 	return h;
 }
 
-static void keep(struct rig *r, struct rig_file *f)
+struct vm_fileh *rig_keep(struct rig_file *f, enum vm_load load)
 {
 	PUT(files, f);
+	return rig_handle(f, load);
+}
+
+static void keep(struct rig *r, struct rig_file *f)
+{
 	r->f = f;
-	r->h = rig_handle(f, r->load);
+	r->h = rig_keep(f, r->load);
 }
 
 void rig_open(struct rig *r, uint64_t size)
