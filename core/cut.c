@@ -112,13 +112,20 @@ static int copy_piece(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf,
 	return vm_ram_copy(&h->ram, start, n, buf);
 }
 
+static int store(struct vm_fileh *h, uint64_t start, uint64_t n, const char *buf, unsigned flags)
+{
+	struct vm_copy *copy = h->part.copy;
+
+	return copy ? copy->store(copy, start, n, buf) : h->file->ops->storeblk(h->file, start, n, buf, flags);
+}
+
 static int store_piece(struct vm_fileh *h, uint64_t start, uint64_t n, char *buf, uint64_t valid)
 {
 	uint64_t below = start >= valid ? 0 : n < valid - start ? n : valid - start;
-	int err = below ? h->file->ops->storeblk(h->file, start, below, buf, 0) : 0;
+	int err = below ? store(h, start, below, buf, 0) : 0;
 
 	if (!err && below < n)
-		err = h->file->ops->storeblk(h->file, start + below, n - below, buf + below * VM_PAGE, VM_STORE_AGAIN);
+		err = store(h, start + below, n - below, buf + below * VM_PAGE, VM_STORE_AGAIN);
 	return err;
 }
 
@@ -172,7 +179,7 @@ static int store_all(struct cut *c, bool asks)
 	for (unsigned k = 0; !err && k < last; k++) {
 		struct vm_fileh *h = c->h[k];
 
-		if (h->round.n && !h->part.begun) /* stored into since the look */
+		if (h->round.n && !h->part.begun && !h->part.copy) /* stored into since the look */
 			err = vm_part_begin(h, c->overwrite);
 		if (!err)
 			err = store_round(c, h, asks && k == last - 1);

@@ -127,6 +127,9 @@ bool vm_fileh_has_others(struct vm_fileh *h);
 void vm_begin_busy(struct vm_fileh **h, unsigned n);
 /* h takes part in the commit. Busy, no lock held. -EBUSY: its storage was changed. */
 int vm_part_begin(struct vm_fileh *h, bool overwrite);
+/* Keep writers out, and look whether there is anything to commit in any of them, also of the others' stores.
+ * Busy, no lock held. */
+int vm_look(struct vm_fileh **h, unsigned n, bool *ret_changed);
 /* Is there anything to commit, as far as is known? Handle lock held. */
 bool vm_fileh_is_changed(struct vm_fileh *h);
 

@@ -130,6 +130,11 @@ static int sys_fallocate(int fd, int mode, off_t off, off_t len)
 	return (int)without_sigxfsz(sys4(__NR_fallocate, fd, mode, off, len));
 }
 
+static ssize_t sys_copy_file_range(int from, off_t *from_off, int to, off_t *to_off, size_t len)
+{
+	return without_sigxfsz(sys6(__NR_copy_file_range, from, (long)from_off, to, (long)to_off, (long)len, 0));
+}
+
 static off_t sys_lseek(int fd, off_t off, int whence)
 {
 	return sys3(__NR_lseek, fd, off, whence);
@@ -173,6 +178,16 @@ static int sys_fcntl(int fd, int cmd, long arg)
 static int sys_renameat(int olddirfd, const char *oldpath, int newdirfd, const char *newpath)
 {
 	return (int)sys4(__NR_renameat, olddirfd, (long)oldpath, newdirfd, (long)newpath);
+}
+
+static int sys_renameat2(int olddirfd, const char *oldpath, int newdirfd, const char *newpath, unsigned flags)
+{
+	return (int)sys6(__NR_renameat2, olddirfd, (long)oldpath, newdirfd, (long)newpath, flags, 0);
+}
+
+static int sys_linkat(int olddirfd, const char *oldpath, int newdirfd, const char *newpath)
+{
+	return (int)sys6(__NR_linkat, olddirfd, (long)oldpath, newdirfd, (long)newpath, 0, 0);
 }
 
 static int sys_unlinkat(int dirfd, const char *path, int flags)
@@ -355,6 +370,7 @@ const struct vm_sys vm_sys_linux = {
 	.fdatasync = sys_fdatasync,
 	.ftruncate = sys_ftruncate,
 	.fallocate = sys_fallocate,
+	.copy_file_range = sys_copy_file_range,
 	.lseek = sys_lseek,
 	.fstat = sys_fstat,
 	.statx = sys_statx,
@@ -367,6 +383,8 @@ const struct vm_sys vm_sys_linux = {
 	.flock = sys_flock,
 	.fcntl = sys_fcntl,
 	.renameat = sys_renameat,
+	.renameat2 = sys_renameat2,
+	.linkat = sys_linkat,
 	.unlinkat = sys_unlinkat,
 	.readlinkat = sys_readlinkat,
 	.memfd_create = sys_memfd_create,

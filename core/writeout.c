@@ -106,7 +106,7 @@ static int end_look(struct vm_fileh *h)
 	return err;
 }
 
-static int look(struct vm_fileh **h, unsigned n, bool *ret_changed)
+int vm_look(struct vm_fileh **h, unsigned n, bool *ret_changed)
 {
 	int err = 0, e;
 
@@ -253,7 +253,7 @@ int vm_commit(struct vm_fileh **h, unsigned n, bool durable, bool overwrite, str
 	for (unsigned i = 0; !err && i < n; i++)
 		err = catch_up(h[i], overwrite, &ret[i]);
 	if (!err)
-		err = look(h, n, &changed);
+		err = vm_look(h, n, &changed);
 	if (!err && changed)
 		err = store_and_commit(h, n, durable, overwrite);
 	else if (!err && durable)

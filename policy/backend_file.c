@@ -91,6 +91,24 @@ bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
 	return m.applied < m.synced;
 }
 
+bool pol_backend_file_is_in_place(const struct vm_bigfile *f)
+{
+	struct vm_journal_mark m;
+
+	if (!pol_backend_is_file(f))
+		return false;
+	vm_journal_mark(&pol_file_priv(f)->j, &m);
+	return m.applied == m.tail;
+}
+
+bool pol_backend_file_is_on_disk(const struct vm_bigfile *f)
+{
+	struct vm_journal_mark m;
+
+	vm_journal_mark(&pol_file_priv(f)->j, &m);
+	return m.tail <= VM_JOURNAL_START && !(m.flags & VM_MARK_START);
+}
+
 /* ---- operations ---- */
 
 int pol_file_prepare(struct vm_bigfile *f, const char *arg)
@@ -319,9 +337,9 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 	return vm_journal_read(&p->j, 0, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
 }
 
-/* The first extent in [*start, *stop), or -ENXIO. Not by SEEK_DATA: the descriptor's position is the
+/* Not by SEEK_DATA: the descriptor's position is the
  * program's. */
-static int next_extent(int fd, uint64_t *start, uint64_t *stop)
+int pol_file_next_extent(int fd, uint64_t *start, uint64_t *stop)
 {
 	char room[sizeof(struct fiemap) + sizeof(struct fiemap_extent)] __attribute__((aligned(8))) = {0};
 	struct fiemap *map = (struct fiemap *)room;
@@ -359,7 +377,7 @@ int pol_file_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, u
 	vm_journal_mark(&p->j, &m);
 	if (m.applied != m.tail) /* the file's own holes do not count now */
 		return 0;
-	return next_extent(f->fd, ret_start, ret_stop);
+	return pol_file_next_extent(f->fd, ret_start, ret_stop);
 }
 
 /* Its frames may be whole, and would count after a crash. */

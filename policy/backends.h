@@ -39,6 +39,13 @@ bool pol_backend_is_file(const struct vm_bigfile *f);
 /* Did an apply fail, so that the journal holds what the file does not? */
 bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
 
+/* Does the file itself, as others see it, hold all that was committed? */
+bool pol_backend_file_is_in_place(const struct vm_bigfile *f);
+/* Is that on the disk, too, so that nothing is left in the journal? */
+bool pol_backend_file_is_on_disk(const struct vm_bigfile *f);
+/* The first extent of data in [*start, *stop), or -ENXIO. */
+int pol_file_next_extent(int fd, uint64_t *start, uint64_t *stop);
+
 /* The journal's descriptor, which stays the backend's, or -1; and is fd the journal that all who share f
  * have? */
 int pol_backend_file_journal(const struct vm_bigfile *f);
@@ -66,9 +73,14 @@ struct pol_journal_report {
  * check changes nothing. recover replays, syncs the file, removes the journal. 0 when the question was
  * answered (state says how), -errno when it could not be (report->text has the context); recover: -EUCLEAN
  * for DAMAGED and FOREIGN, -EBUSY for IN_USE. */
+struct pol_copy_out;
 typedef void pol_progress_fn(uint64_t done, uint64_t total, void *arg);
 int pol_journal_check(const char *path, const char *dir, struct pol_journal_report *ret);
 int pol_journal_recover(const char *path, const char *dir, pol_progress_fn *progress, void *arg,
 			struct pol_journal_report *ret);
+/* Copy the file to out (as pol_copy_out_begin) as recovery would make it, and change nothing. -EUCLEAN and -EBUSY as
+ * recover. c->what says what failed, when ret->text does not. */
+int pol_journal_copy(const char *path, const char *dir, struct pol_copy_out *c, const char *out, bool must_be_dir,
+		     struct pol_journal_report *ret);
 
 #endif

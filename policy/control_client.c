@@ -98,7 +98,7 @@ static void take_request(struct pol_client *c)
 
 	if (!end) {
 		if (c->in_len == sizeof(c->in))
-			fail(c, EMSGSIZE, "a request is at most 8192 bytes");
+			fail(c, EMSGSIZE, "a request is at most 16384 bytes");
 		else if (c->eof && c->in_len)
 			fail(c, EINVAL, "half a request: no newline at its end");
 		return;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define POL_REQUEST_MAX 8192u /* bytes of one request, without its newline */
+#define POL_REQUEST_MAX 16384u /* bytes of one request, without its newline: two paths fit */
 
 /* ---- control_proto.c: words in, JSON out ---- */
 

@@ -67,8 +67,10 @@ static void put_file(const struct pol_file_status *st, void *arg)
 	pol_out_text(o, ",\"last_commit_usec\":%lu,\"commits\":%lu,\"failed\":%lu", st->last_commit_usec,
 		     st->ncommits, st->nfailed);
 	pol_out_text(o,
-		     ",\"mappings\":%u,\"descriptors\":%u,\"needs_recovery\":%s,\"last_error\":", st->nvmas,
-		     st->nfds, st->needs_recovery ? "true" : "false");
+		     ",\"mappings\":%u,\"descriptors\":%u,\"share\":\"%s\",\"on_disk\":%s,\"needs_recovery\":"
+		     "%s,\"last_error\":",
+		     st->nvmas, st->nfds, st->snapshot ? "process" : "user", st->on_disk ? "true" : "false",
+		     st->needs_recovery ? "true" : "false");
 	if (*st->last_error)
 		pol_out_string(o, st->last_error);
 	else
@@ -112,8 +114,24 @@ static void serve_status(const struct pol_request *q, struct pol_out *o)
 
 static void serve_snapshot(const struct pol_request *q, struct pol_out *o)
 {
-	(void)q;
-	pol_out_error(o, EOPNOTSUPP, "snapshot: not available in this version");
+	struct pol_result r = {0};
+
+	if (q->words[2][0] != '/') {
+		pol_out_error(o, EINVAL, "snapshot to %.200s: not an absolute path", q->words[2]);
+		return;
+	}
+	if (q->words[3] && strcmp(q->words[3], "force")) {
+		pol_out_error(o, EINVAL, "snapshot: %.100s: only `force' may follow OUT", q->words[3]);
+		return;
+	}
+	pol_managed_snapshot(q->words[1], q->words[2], q->words[3], &r);
+	if (r.err)
+		put_result(o, &r);
+	else
+		pol_out_text(o,
+			     "{\"ok\":true,\"txid\":%lu,\"files\":%lu,\"instants\":%lu,\"reflinked\":%lu,"
+			     "\"pages\":%lu,\"bytes\":%lu,\"usec\":%lu}\n",
+			     r.txid, r.nfiles, r.ninstants, r.nreflinked, r.npages, r.nbytes, r.usec);
 }
 
 static void serve_set(const struct pol_request *q, struct pol_out *o)
@@ -152,7 +170,7 @@ static const struct verb {
 	{"commit", "commit [PATH]", serve_commit, true, 1u << 0 | 1u << 1},
 	{"discard", "discard [PATH]", serve_discard, true, 1u << 0 | 1u << 1},
 	{"invalidate", "invalidate PATH [OFFSET LENGTH]", serve_invalidate, true, 1u << 1 | 1u << 3},
-	{"snapshot", "snapshot PATH OUT", serve_snapshot, true, 1u << 2},
+	{"snapshot", "snapshot PATH OUT [force]", serve_snapshot, true, 1u << 2 | 1u << 3},
 	{"set", "set KEY VALUE", serve_set, false, 1u << 2},
 	{"ping", "ping", serve_ping, false, 1u << 0},
 };

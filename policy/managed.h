@@ -15,6 +15,8 @@ struct pol_result {
 	uint64_t nbytes;
 	uint64_t usec;
 	uint64_t order;	 /* number of the request */
+	uint64_t ninstants;  /* snapshot: files of one are of one instant */
+	uint64_t nreflinked; /* snapshot: files whose copy shares their blocks */
 	int err;	  /* 0 or the first -errno */
 	char error[256]; /* one line, when err */
 };
@@ -28,6 +30,8 @@ struct pol_file_status {
 	uint64_t ncommits, nfailed;
 	unsigned nvmas, nfds;
 	bool size_dirty;
+	bool on_disk;	     /* nothing that was committed is in the journal only */
+	bool snapshot;	     /* share=process */
 	bool needs_recovery; /* an apply failed: the journal holds what the file does not */
 	char last_error[256];
 };
@@ -36,6 +40,9 @@ struct pol_file_status {
 void pol_managed_commit(const char *path, struct pol_result *ret);
 void pol_managed_discard(const char *path, struct pol_result *ret);
 void pol_managed_invalidate(const char *path, uint64_t off, uint64_t len, struct pol_result *ret);
+/* Copy what the program sees to out, absolute: a file, or a directory, which it must be for several files. replace:
+ * what is there. */
+void pol_managed_snapshot(const char *path, const char *out, bool replace, struct pol_result *ret);
 /* Calls fn for each managed file, in the order of first use. */
 void pol_managed_status(void (*fn)(const struct pol_file_status *st, void *arg), void *arg);
 /* Timers (interval, checkpoint at idle, dirty limit). Returns microseconds until it wants to be called again,

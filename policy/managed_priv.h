@@ -115,6 +115,15 @@ struct pol_file *pol_file_next(struct pol_file *prev);
 /* Note and log that what failed for m, by -errno. */
 void pol_file_failed(struct pol_file *m, const char *what, int err);
 
+/* ---- orders.c ---- */
+
+/* Is it one of those that an order with this path (NULL: any) is about? */
+bool pol_file_is_meant(const struct pol_file *m, const char *path);
+/* Do op with every live file that path means. An op that does more files at once says so by their order. The
+ * result is op's to fill but for err, usec, and one of nfiles for each call. */
+typedef int pol_order_fn(struct pol_file *m, struct pol_result *ret, void *arg);
+void pol_for_each_meant(const char *path, struct pol_result *ret, pol_order_fn *op, void *arg);
+
 /* ---- commit.c ---- */
 
 /* The files that commit together with m[0]: with scope=group the live ones of its rule, else that one alone. */

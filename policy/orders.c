@@ -13,27 +13,27 @@
 
 static uint64_t norders; /* (atomic) */
 
-static bool is_meant(const struct pol_file *m, const char *path)
+bool pol_file_is_meant(const struct pol_file *m, const char *path)
 {
 	return !path || pol_match(path, m->path) || !strcmp(path, m->path);
 }
 
-/* Do op with every live file that path means. An op that does more files at once says so by their order. */
-static void for_each_meant(const char *path, struct pol_result *ret, int (*op)(struct pol_file *m, struct pol_result *ret))
+void pol_for_each_meant(const char *path, struct pol_result *ret, pol_order_fn *op, void *arg)
 {
 	uint64_t start = pol_now_usec(CLOCK_MONOTONIC);
 	struct pol_file *m;
 
 	ret->order = __atomic_add_fetch(&norders, 1, __ATOMIC_RELAXED);
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
-		if (is_meant(m, path) && m->order != ret->order) {
-			int err = op(m, ret);
+		if (pol_file_is_meant(m, path) && m->order != ret->order) {
+			int err = op(m, ret, arg);
 
 			ret->nfiles++;
 			if (err && !ret->err) {
 				ret->err = err;
 				if (!*ret->error)
-					(void)snprintf(ret->error, sizeof(ret->error), "%.150s: %s", m->path, strerror(-err));
+					(void)snprintf(ret->error, sizeof(ret->error), "%.150s: %s", m->path,
+						       strerror(-err));
 			}
 		}
 	}
@@ -52,12 +52,13 @@ static void note_set(struct pol_set *s, struct pol_result *ret)
 	ret->nfiles += s->n - 1;
 }
 
-static int commit_set(struct pol_file *m, struct pol_result *ret)
+static int commit_set(struct pol_file *m, struct pol_result *ret, void *arg)
 {
 	struct vm_commit_result res;
 	struct pol_set s;
 	int err = pol_set_get(m, &s);
 
+	(void)arg;
 	if (err)
 		return err;
 	err = pol_set_commit(&s, true, false, &res);
@@ -72,15 +73,16 @@ static int commit_set(struct pol_file *m, struct pol_result *ret)
 void pol_managed_commit(const char *path, struct pol_result *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	for_each_meant(path, ret, commit_set);
+	pol_for_each_meant(path, ret, commit_set, NULL);
 }
 
-static int discard_set(struct pol_file *m, struct pol_result *ret)
+static int discard_set(struct pol_file *m, struct pol_result *ret, void *arg)
 {
 	uint64_t npages = 0;
 	struct pol_set s;
 	int err = pol_set_get(m, &s);
 
+	(void)arg;
 	if (err)
 		return err;
 	for (unsigned i = 0; i < s.n; i++) {
@@ -103,26 +105,29 @@ static int discard_set(struct pol_file *m, struct pol_result *ret)
 void pol_managed_discard(const char *path, struct pol_result *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	for_each_meant(path, ret, discard_set);
+	pol_for_each_meant(path, ret, discard_set, NULL);
 }
 
-/* Range of the invalidation under way; one at a time, by the helper thread. */
-static uint64_t inv_off, inv_len;
+struct range {
+	uint64_t off, len;
+};
 
-static int invalidate_one(struct pol_file *m, struct pol_result *ret)
+static int invalidate_one(struct pol_file *m, struct pol_result *ret, void *arg)
 {
-	uint64_t npages = 0, size = vm_fileh_size(m->h), len = inv_len;
+	const struct range *r = arg;
+	uint64_t npages = 0, size = vm_fileh_size(m->h), len = r->len;
 	int err;
 
-	if (inv_off && inv_off >= size) {
+	if (r->off && r->off >= size) {
 		if (!ret->err)
-			(void)snprintf(ret->error, sizeof(ret->error), "%.150s: offset %llu is not below the size %llu",
-				       m->path, (unsigned long long)inv_off, (unsigned long long)size);
+			(void)snprintf(ret->error, sizeof(ret->error),
+				       "%.150s: offset %llu is not below the size %llu", m->path,
+				       (unsigned long long)r->off, (unsigned long long)size);
 		return -ERANGE;
 	}
-	if (len >= size - inv_off) /* to the end, wherever that is by now */
+	if (len >= size - r->off) /* to the end, wherever that is by now */
 		len = 0;
-	err = vm_fileh_invalidate(m->h, inv_off, len, (enum vm_on_dirty)m->rule->on_invalid_dirty, &npages);
+	err = vm_fileh_invalidate(m->h, r->off, len, (enum vm_on_dirty)m->rule->on_invalid_dirty, &npages);
 	ret->npages += npages;
 	if (err)
 		pol_file_failed(m, "invalidate", err);
@@ -131,14 +136,10 @@ static int invalidate_one(struct pol_file *m, struct pol_result *ret)
 
 void pol_managed_invalidate(const char *path, uint64_t off, uint64_t len, struct pol_result *ret)
 {
-	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+	struct range r = {off, len};
 
 	memset(ret, 0, sizeof(*ret));
-	(void)pthread_mutex_lock(&one);
-	inv_off = off;
-	inv_len = len;
-	for_each_meant(path, ret, invalidate_one);
-	(void)pthread_mutex_unlock(&one);
+	pol_for_each_meant(path, ret, invalidate_one, &r);
 }
 
 void pol_managed_status(void (*fn)(const struct pol_file_status *st, void *arg), void *arg)
@@ -146,11 +147,14 @@ void pol_managed_status(void (*fn)(const struct pol_file_status *st, void *arg),
 	struct pol_file *m;
 
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
-		struct pol_file_status s = {.path = m->path, .rule = m->rule->name, .backend = m->file.ops->name};
+		struct pol_file_status s = {
+			.path = m->path, .rule = m->rule->name, .backend = m->file.ops->name};
 		struct vm_fileh_stat st;
 
 		vm_fileh_stat(m->h, true, &st);
 		s.nvmas = vm_fileh_nvmas(m->h);
+		s.on_disk = !pol_backend_is_file(&m->file) || pol_backend_file_is_on_disk(&m->file);
+		s.snapshot = m->rule->snapshot;
 		s.needs_recovery = pol_backend_is_file(&m->file) && pol_backend_file_needs_recovery(&m->file);
 		pol_lock();
 		s.size = st.size;
@@ -250,7 +254,8 @@ void pol_managed_deferred(void)
 	obey(__atomic_exchange_n(&signalled, 0, __ATOMIC_SEQ_CST));
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m))
 		if (__atomic_exchange_n(&m->wanted, 0, __ATOMIC_SEQ_CST) & POL_WANT_COMMIT)
-			(void)pol_commit_file(m, !m->rule->lazy, false, &res); /* MS_ASYNC has nobody to tell: logged */
+			(void)pol_commit_file(m, !m->rule->lazy, false,
+					      &res); /* MS_ASYNC has nobody to tell: logged */
 }
 
 #define POLL_USEC 500000u /* only for rules with a dirty limit, and those that see changes */

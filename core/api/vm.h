@@ -138,6 +138,26 @@ static inline int vm_fileh_discard(struct vm_fileh *h)
 {
 	return vm_discard(&h, 1);
 }
+/* A copy of a file that is being made elsewhere. */
+struct vm_copy {
+	/* It has the first len bytes of the committed content now, and nothing else; what it had before is gone.
+	 * May be called again, when something was committed meanwhile. 1: it is empty instead; what is committed
+	 * will be stored. No lock held; it may be called beside commits. */
+	int (*base)(struct vm_copy *c, uint64_t len);
+	/* Pages of it; later ones replace earlier ones. No lock held. */
+	int (*store)(struct vm_copy *c, uint64_t pgoff, size_t npages, const void *buf);
+	/* results: */
+	uint64_t size;	 /* in bytes: what was stored beyond it is none of it */
+	uint64_t txid;	 /* of the last transaction before it */
+	uint64_t npages; /* that were stored since that */
+	/* core's own: of what the base was made; one of the two rises when it becomes another */
+	uint64_t base_txid, base_gen;
+};
+/* Copy what a commit would make of the storage of h[n] to c[n]: all that was stored before some instant during
+ * the call, one instant for all. Nothing is committed, nothing dropped. Nobody waits while the first base is
+ * made; commits, and what else waits for them, wait for the rest. Conflicts are as for a commit. After an error
+ * the copies are nothing. Several need no common backend; it is an error to give one of them twice. */
+int vm_copy_out(struct vm_fileh **h, struct vm_copy **c, unsigned n, bool overwrite);
 /* The storage changed: pages of [off, off + len) are loaded again on next touch. len 0: to the end; the size
  * is read again when the whole file is invalidated. *ret_npages: pages dropped (may be NULL).
  * -EBUSY: VM_DIRTY_FAIL and a page is dirty; or one that others committed since the snapshot is, and would

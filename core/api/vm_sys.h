@@ -39,6 +39,7 @@ struct vm_sys {
 	int (*fdatasync)(int fd);
 	int (*ftruncate)(int fd, off_t len);
 	int (*fallocate)(int fd, int mode, off_t off, off_t len);
+	ssize_t (*copy_file_range)(int from, off_t *from_off, int to, off_t *to_off, size_t len);
 	off_t (*lseek)(int fd, off_t off, int whence);
 	int (*fstat)(int fd, struct stat *ret_st);
 	int (*statx)(int fd, unsigned mask, struct statx *ret_st); /* of a descriptor */
@@ -51,6 +52,8 @@ struct vm_sys {
 	int (*flock)(int fd, int operation);
 	int (*fcntl)(int fd, int cmd, long arg);
 	int (*renameat)(int olddirfd, const char *oldpath, int newdirfd, const char *newpath);
+	int (*renameat2)(int olddirfd, const char *oldpath, int newdirfd, const char *newpath, unsigned flags);
+	int (*linkat)(int olddirfd, const char *oldpath, int newdirfd, const char *newpath);
 	int (*unlinkat)(int dirfd, const char *path, int flags);
 	ssize_t (*readlinkat)(int dirfd, const char *path, char *buf, size_t len);
 	int (*memfd_create)(const char *name, unsigned flags);

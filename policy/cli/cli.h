@@ -61,6 +61,8 @@ extern const struct argp cli_settings_argp; /* --config, --set; input: struct cl
 /* glob as the user wrote it, seen from the current directory: absolute, and canonical as far as its
  * directories are plain names that exist. A leading '!' stays. */
 char *cli_glob_absolute(const char *glob);
+/* path as a glob that matches only itself. */
+void cli_put_escaped(FILE *f, const char *path);
 /* Load the settings, or say what is wrong and exit with 78. */
 const struct pol_config *cli_settings_load(const struct cli_settings *s);
 /* "paths=..." of the globs, or NULL when there are none. */
@@ -85,6 +87,9 @@ unsigned cli_ask(const struct cli_target *t, const char *request, cli_reply_fn *
 char *cli_encode(const char *word);
 /* An error reply as the socket would give it. */
 struct json_object *cli_reply_error(int err, const char *text);
+
+/* No process has what was asked for: says so, and the exit status. */
+int cli_no_target(const struct cli_target *t);
 
 /* ---- program.c ---- */
 

@@ -123,7 +123,8 @@ static void check_proc(struct doctor *d)
 	char pid[32] = "";
 	bool there = readlink("/proc/self", pid, sizeof(pid) - 1) > 0, ours = there && atol(pid) == getpid();
 
-	line(d, "/proc", ours ? NULL : "mount -t proc proc /proc: a file is found there, and who else has it", "%s",
+	line(d, "/proc", ours ? NULL : "mount -t proc proc /proc: a file is found there, and who else has it",
+	     "%s",
 	     ours    ? "is mounted"
 	     : there ? "is that of another PID namespace"
 		     : strerror(errno));

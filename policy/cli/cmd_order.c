@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* txmap commit, discard, invalidate, snapshot: orders to running processes. */
+/* txmap commit, discard, invalidate: orders to running processes. */
 #include "cli.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@ static void take_reply(pid_t pid, struct json_object *reply, void *arg)
 	struct order_args *a = arg;
 	bool ok = !strcmp(cli_json_text(reply, "ok"), "true");
 
-	if (ok ? !strcmp(cli_json_text(reply, "files"), "0") : !strcmp(cli_json_text(reply, "errno"), "ENOENT"))
+	if (ok ? !strcmp(cli_json_text(reply, "files"), "0")
+	       : !strcmp(cli_json_text(reply, "errno"), "ENOENT"))
 		return; /* nothing of the target in this process */
 	a->ndone += ok;
 	a->nfailed += !ok;
@@ -76,18 +77,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = {{&cli_target_argp, 0, NULL, 0}, {0}};
 
-static int no_target(const struct cli_target *t)
-{
-	if (t->pid && t->glob)
-		cli_error("pid %d has no managed file that matches %s", t->pid, t->glob);
-	else if (t->pid)
-		cli_error("pid %d does not run under txmap, or has no managed file", t->pid);
-	else
-		cli_error("no process under txmap has a managed file%s%s", t->glob ? " that matches " : "",
-			  t->glob ? t->glob : "");
-	return CLI_NO_TARGET;
-}
-
 static int order(struct order_args *a)
 {
 	char *path, *request;
@@ -109,7 +98,7 @@ static int order(struct order_args *a)
 	free(path);
 	if (!a->ndone && !a->nfailed) {
 		json_object_put(a->results);
-		return no_target(&a->target);
+		return cli_no_target(&a->target);
 	}
 	if (a->target.json) {
 		struct json_object *doc = cli_need(json_object_new_object());
@@ -159,14 +148,4 @@ int cli_invalidate(int argc, char **argv, bool json)
 	struct order_args a = {.verb = "invalidate", .target.json = json};
 
 	return argp_parse(&argp, argc, argv, 0, NULL, &a) ? CLI_USAGE : order(&a);
-}
-
-int cli_snapshot(int argc, char **argv, bool json)
-{
-	(void)argc;
-	(void)argv;
-	if (json)
-		cli_print_json(cli_reply_error(EOPNOTSUPP, "snapshot: not available in this version"));
-	cli_error("snapshot: not available in this version");
-	return CLI_FAILED;
 }

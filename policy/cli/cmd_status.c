@@ -36,6 +36,7 @@ static void put_file(struct status_args *a, struct json_object *process, struct 
 	uint64_t usec = number_of(file, "last_commit_usec");
 	time_t t = (time_t)(usec / 1000000);
 	bool recovery = !strcmp(cli_json_text(file, "needs_recovery"), "true");
+	bool on_disk = !strcmp(cli_json_text(file, "on_disk"), "true");
 	bool size_dirty = !strcmp(cli_json_text(file, "size_dirty"), "true");
 	char when[32] = "-", dirty[32];
 	struct tm tm;
@@ -46,7 +47,7 @@ static void put_file(struct status_args *a, struct json_object *process, struct 
 	cli_table_row(a->table, cli_json_text(process, "pid"), cli_json_text(process, "comm"),
 		      cli_json_text(process, "engine"), cli_json_text(file, "size"),
 		      cli_json_text(file, "pages"), dirty, cli_json_text(file, "txid"), when,
-		      recovery ? "needed" : "-", cli_json_text(file, "path"));
+		      recovery ? "needed" : "-", on_disk ? "yes" : "no", cli_json_text(file, "path"));
 }
 
 static void take_reply(pid_t pid, struct json_object *reply, void *arg)
@@ -75,7 +76,7 @@ static void take_reply(pid_t pid, struct json_object *reply, void *arg)
 	}
 	if (!json_object_array_length(kept))
 		cli_table_row(a->table, cli_json_text(reply, "pid"), cli_json_text(reply, "comm"),
-			      cli_json_text(reply, "engine"), "-", "-", "-", "-", "-", "-", "-");
+			      cli_json_text(reply, "engine"), "-", "-", "-", "-", "-", "-", "-", "-");
 	a->nprocesses++;
 	json_object_object_add(reply, "files", kept);
 	json_object_array_add(a->processes, json_object_get(reply));
@@ -95,8 +96,9 @@ int cli_status(int argc, char **argv, bool json)
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
 		return CLI_USAGE;
-	a.table = cli_table((const char *const[]){">PID", "COMM", "ENGINE", ">SIZE", ">PAGES", ">DIRTY",
-						  ">TXID", "LAST COMMIT", "RECOVERY", "PATH", NULL});
+	a.table =
+		cli_table((const char *const[]){">PID", "COMM", "ENGINE", ">SIZE", ">PAGES", ">DIRTY",
+						">TXID", "LAST COMMIT", "RECOVERY", "ON DISK", "PATH", NULL});
 	a.processes = cli_need(json_object_new_array());
 	(void)cli_ask(&a.target, "status", take_reply, &a);
 	if (a.target.json) {

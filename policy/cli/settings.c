@@ -53,7 +53,7 @@ static size_t plain_dir_len(const char *glob)
 	return len;
 }
 
-static void put_escaped(FILE *f, const char *plain)
+void cli_put_escaped(FILE *f, const char *plain)
 {
 	for (; *plain; plain++) {
 		if (strchr("*?[\\", *plain))
@@ -75,7 +75,7 @@ char *cli_glob_absolute(const char *glob)
 	plain = !glob[strcspn(glob, "*?[\\")];
 	real = plain && *glob ? realpath(glob, NULL) : NULL;
 	if (real) { /* a name that exists: what it really is */
-		put_escaped(f, real);
+		cli_put_escaped(f, real);
 		goto out;
 	}
 	len = plain_dir_len(glob);
@@ -83,13 +83,13 @@ char *cli_glob_absolute(const char *glob)
 	real = realpath(dir, NULL);
 	free(dir);
 	if (real) {
-		put_escaped(f, real);
+		cli_put_escaped(f, real);
 		fprintf(f, "%s%s", real[1] ? "/" : "", glob + len);
 	} else if (*glob == '/') {
 		fputs(glob, f);
 	} else {
 		real = cli_need(getcwd(NULL, 0));
-		put_escaped(f, real);
+		cli_put_escaped(f, real);
 		fprintf(f, "/%s", glob);
 	}
 out:

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ANSWER_SEC 30 /* a process that has not answered a short question for so long is stuck */
+#define ANSWER_SEC 30	       /* a process that has not answered a short question for so long is stuck */
 #define ANSWER_MAX (64u << 20) /* bytes: no answer is as long, and root asks processes of anybody */
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -64,6 +64,18 @@ const struct argp cli_target_argp = {.options = options, .parser = parse};
 bool cli_target_is_given(const struct cli_target *t)
 {
 	return t->pid || t->glob || t->all;
+}
+
+int cli_no_target(const struct cli_target *t)
+{
+	if (t->pid && t->glob)
+		cli_error("pid %d has no managed file that matches %s", t->pid, t->glob);
+	else if (t->pid)
+		cli_error("pid %d does not run under txmap, or has no managed file", t->pid);
+	else
+		cli_error("no process under txmap has a managed file%s%s", t->glob ? " that matches " : "",
+			  t->glob ? t->glob : "");
+	return CLI_NO_TARGET;
 }
 
 char *cli_encode(const char *word)
@@ -180,7 +192,9 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 
 	if (is_stopped(pid)) {
 		json_tokener_free(tok);
-		return cli_reply_error(-EAGAIN, "the process is stopped; nothing was asked of it (kill -CONT lets it go on)");
+		return cli_reply_error(
+			-EAGAIN,
+			"the process is stopped; nothing was asked of it (kill -CONT lets it go on)");
 	}
 	if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) < 0)
 		err = -errno;
@@ -217,7 +231,8 @@ static struct json_object *converse(int fd, pid_t pid, const char *request)
 }
 
 /* What another user's process answers is shown on our terminal, which must not take orders from it. */
-static int make_plain(json_object *o, int flags, json_object *parent, const char *key, size_t *index, void *arg)
+static int make_plain(json_object *o, int flags, json_object *parent, const char *key, size_t *index,
+		      void *arg)
 {
 	char *text;
 

@@ -72,9 +72,6 @@ run "$txmap" commit --all --offset 1; is 2
 run "$txmap" invalidate --all --offset 1X; is 2; errs '1X'
 run "$txmap" invalidate --all --length -1; is 2
 
-claim 'snapshot is refused by that name'
-run "$txmap" snapshot "$pid" out; is 1; errs 'not available in this version'
-
 claim 'a socket left by a killed process is skipped and removed'
 sock=$XDG_RUNTIME_DIR/txmap/$pid.sock
 [ -S "$sock" ] || bad "$sock is not there"

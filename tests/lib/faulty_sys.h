@@ -26,6 +26,9 @@
 	X(int, flock, (int a, int b), (a, b))                                                                \
 	X(int, fcntl, (int a, int b, long c), (a, b, c))                                                     \
 	X(int, renameat, (int a, const char *b, int c, const char *d), (a, b, c, d))                         \
+	X(int, renameat2, (int a, const char *b, int c, const char *d, unsigned e), (a, b, c, d, e))         \
+	X(ssize_t, copy_file_range, (int a, off_t *b, int c, off_t *d, size_t e), (a, b, c, d, e))           \
+	X(int, linkat, (int a, const char *b, int c, const char *d), (a, b, c, d))                           \
 	X(int, unlinkat, (int a, const char *b, int c), (a, b, c))                                           \
 	X(ssize_t, readlinkat, (int a, const char *b, char *c, size_t d), (a, b, c, d))                      \
 	X(int, memfd_create, (const char *a, unsigned b), (a, b))                                            \

@@ -93,7 +93,10 @@ static void what_cannot_be_done_says_why(void **state)
 	ANSWERS("commit /nowhere\n", "ENOENT", "/nowhere");
 	ANSWERS("invalidate\n", "EINVAL", "PATH");
 	ANSWERS("invalidate /a 1X 2\n", "EINVAL", "sizes");
-	ANSWERS("snapshot /a /b\n", "EOPNOTSUPP", "not available in this version");
+	ANSWERS("snapshot /nowhere /b\n", "ENOENT", "/nowhere");
+	ANSWERS("snapshot /a b\n", "EINVAL", "snapshot to b: not an absolute path");
+	ANSWERS("snapshot /a /b now\n", "EINVAL", "force");
+	ANSWERS("snapshot /a\n", "EINVAL", "snapshot PATH OUT [force]");
 	ANSWERS("set commit none\n", "EOPNOTSUPP", "commit");
 	ANSWERS("set nonsense 1\n", "EINVAL", "nonsense");
 	ANSWERS("set log loud\n", "EINVAL", "loud", "warn");
@@ -155,17 +158,17 @@ static void a_line_of_1_MiB_is_refused_and_the_connection_ends(void **state)
 	close(s);
 }
 
-static void a_line_of_8192_bytes_is_a_request_and_one_more_is_not(void **state)
+static void a_line_of_16384_bytes_is_a_request_and_one_more_is_not(void **state)
 {
-	static char line[8300];
+	static char line[16400];
 	int s;
 
 	(void)state;
 	memset(line, ' ', sizeof(line));
 	memcpy(line, "ping", 4);
-	strcpy(line + 8192, "\n");
+	strcpy(line + 16384, "\n");
 	assert_non_null(strstr(ask(line), "version"));
-	strcpy(line + 8192, " \n");
+	strcpy(line + 16384, " \n");
 	s = dial(getpid());
 	tell(s, line);
 	assert_non_null(strstr(hear(s), "EMSGSIZE"));
@@ -265,7 +268,7 @@ int main(void)
 		cmocka_unit_test(requests_are_answered_in_order_however_they_are_cut),
 		cmocka_unit_test(half_a_request_is_not_done_and_says_so),
 		cmocka_unit_test(a_line_of_1_MiB_is_refused_and_the_connection_ends),
-		cmocka_unit_test(a_line_of_8192_bytes_is_a_request_and_one_more_is_not),
+		cmocka_unit_test(a_line_of_16384_bytes_is_a_request_and_one_more_is_not),
 		cmocka_unit_test(a_zero_byte_ends_the_connection),
 		cmocka_unit_test(clients_that_hang_keep_nobody_waiting_for_long),
 		cmocka_unit_test(a_client_that_never_reads_is_not_waited_for),
