@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "robust.h"
 #include "bug.h"
+#include "lock.h"
 #include "vm.h"
 #include <errno.h>
 #include <pthread.h>
@@ -114,17 +115,16 @@ static void wait_while(struct vm_robust *r, uint32_t seen)
 	(void)vm_sys->futex(&r->word, FUTEX_WAIT, seen, &second);
 }
 
-int vm_robust_lock(struct vm_robust *r)
+static bool lock_until(struct vm_robust *r, uint64_t until, uint32_t *ret_old)
 {
-	struct robust_list_head *head = my_list();
-	struct robust_list *pending = begin(r, head);
-	uint32_t old;
+	uint32_t old = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
 
-	old = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
 	for (;;) {
 		if (!(old & FUTEX_TID_MASK)) {
 			if (grab(r, &old, FUTEX_WAITERS)) /* there may be others who wait */
 				break;
+		} else if (vm_is_past(until)) {
+			return false;
 		} else if ((old & FUTEX_WAITERS) ||
 			   __atomic_compare_exchange_n(&r->word, &old, old | FUTEX_WAITERS, false,
 						       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -132,9 +132,26 @@ int vm_robust_lock(struct vm_robust *r)
 			old = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
 		}
 	}
-	link_in(r, head);
+	*ret_old = old;
+	return true;
+}
+
+int vm_robust_lock_within(struct vm_robust *r, unsigned msec)
+{
+	struct robust_list_head *head = my_list();
+	struct robust_list *pending = begin(r, head);
+	uint32_t old;
+	bool locked = lock_until(r, vm_deadline(msec), &old);
+
+	if (locked)
+		link_in(r, head);
 	end(head, pending);
-	return taken(old);
+	return locked ? taken(old) : -ETIMEDOUT;
+}
+
+int vm_robust_lock(struct vm_robust *r)
+{
+	return vm_robust_lock_within(r, VM_FOREVER);
 }
 
 void vm_robust_unlock(struct vm_robust *r)

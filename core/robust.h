@@ -26,6 +26,8 @@ struct vm_robust {
 int vm_robust_try(struct vm_robust *r);
 /* Wait for it. 0 or -EOWNERDEAD. */
 int vm_robust_lock(struct vm_robust *r);
+/* The same for msec at most: -ETIMEDOUT. */
+int vm_robust_lock_within(struct vm_robust *r, unsigned msec);
 void vm_robust_unlock(struct vm_robust *r);
 
 #endif

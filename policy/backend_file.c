@@ -63,52 +63,6 @@ int pol_file_write(struct vm_bigfile *f, int (*fn)(struct vm_journal *j, const s
 	return err;
 }
 
-int pol_backend_file_journal(const struct vm_bigfile *f)
-{
-	return pol_file_priv(f)->j.fd;
-}
-
-bool pol_backend_file_is_journal(const struct vm_bigfile *f, int fd)
-{
-	const struct pol_file_shared *s = pol_file_shared(f);
-	struct statx st;
-
-	return !vm_sys->statx(fd, STATX_INO, &st) && makedev(st.stx_dev_major, st.stx_dev_minor) == s->jdev &&
-	       st.stx_ino == s->jino;
-}
-
-bool pol_backend_is_file(const struct vm_bigfile *f)
-{
-	return f->ops == &pol_backend_file || f->ops == &pol_backend_file_snapshot || f->ops == &pol_backend_file_group;
-}
-
-bool pol_backend_file_needs_recovery(const struct vm_bigfile *f)
-{
-	struct pol_file_priv *p = f->priv;
-	struct vm_journal_mark m;
-
-	vm_journal_mark(&p->j, &m);
-	return m.applied < m.synced;
-}
-
-bool pol_backend_file_is_in_place(const struct vm_bigfile *f)
-{
-	struct vm_journal_mark m;
-
-	if (!pol_backend_is_file(f))
-		return false;
-	vm_journal_mark(&pol_file_priv(f)->j, &m);
-	return m.applied == m.tail;
-}
-
-bool pol_backend_file_is_on_disk(const struct vm_bigfile *f)
-{
-	struct vm_journal_mark m;
-
-	vm_journal_mark(&pol_file_priv(f)->j, &m);
-	return m.tail <= VM_JOURNAL_START && !(m.flags & VM_MARK_START);
-}
-
 /* ---- operations ---- */
 
 int pol_file_prepare(struct vm_bigfile *f, const char *arg)
@@ -122,6 +76,8 @@ int pol_file_prepare(struct vm_bigfile *f, const char *arg)
 	p->shared = f->shared;
 	p->j.fd = -1;
 	p->j.pos = &p->shared->pos;
+	p->to = &p->j;
+	p->here.file = f;
 	p->j.limit = VM_JOURNAL_LIMIT;
 	p->scratch = pol_file_memory(POL_FILE_BATCH * VM_BLKSIZE);
 	err = p->scratch ? vm_journal_init(&p->j) : -ENOMEM;
@@ -337,8 +293,7 @@ int pol_file_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf
 	return vm_journal_read(&p->j, 0, f->fd, buf, npages * VM_BLKSIZE, pgoff * VM_BLKSIZE);
 }
 
-/* Not by SEEK_DATA: the descriptor's position is the
- * program's. */
+/* Not by SEEK_DATA: the descriptor's position is the program's. */
 int pol_file_next_extent(int fd, uint64_t *start, uint64_t *stop)
 {
 	char room[sizeof(struct fiemap) + sizeof(struct fiemap_extent)] __attribute__((aligned(8))) = {0};

@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a crash left, now that the lock is ours. */
-static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **ret_what)
+int pol_journal_take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **ret_what)
 {
 	struct pol_file_priv *p = f->priv;
 	struct vm_journal_files one = {.fd = f->fd};
@@ -24,7 +23,9 @@ static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **re
 	err = vm_journal_scan(p->j.fd, &p->j.id, scan);
 	if (err || scan->state == VM_SCAN_EMPTY)
 		return err;
-	*ret_what = scan->state == VM_SCAN_FOREIGN ? "is another file's or another version's" : "is damaged";
+	*ret_what = scan->state == VM_SCAN_FOREIGN  ? "is another file's or another version's"
+		    : scan->state == VM_SCAN_MEMBER ? "is of a group, by whose journal it is to be recovered"
+						    : "is damaged";
 	if (scan->state == VM_SCAN_MEMBER)
 		*ret_what = "says that the file is a member of a group";
 	if (scan->state != VM_SCAN_COMMITS)
@@ -40,8 +41,7 @@ static int take_over(struct vm_bigfile *f, struct vm_scan *scan, const char **re
 	return err ? err : vm_sys->fsync(f->fd);
 }
 
-/* A file without a name is gone with its last descriptor, and nobody would find its journal. */
-static int open_nameless(int *fd, const char **ret_what)
+int pol_journal_open_nameless(int *fd, const char **ret_what)
 {
 	*ret_what = "memfd_create";
 	*fd = vm_sys->memfd_create("txmap-journal", 1u /* MFD_CLOEXEC */);
@@ -63,11 +63,11 @@ static int begin_journal(struct vm_bigfile *f, const struct stat *data, const ch
 	struct stat st, now;
 	bool created = false;
 	int err = data->st_nlink ? pol_journal_open(p->jpath, data, true, &p->j.fd, &created, ret_what)
-				 : open_nameless(&p->j.fd, ret_what);
+				 : pol_journal_open_nameless(&p->j.fd, ret_what);
 
 	if (err)
 		return err;
-	err = take_over(f, &scan, ret_what);
+	err = pol_journal_take_over(f, &scan, ret_what);
 	if (err)
 		goto close;
 	*ret_what = "fstat";
@@ -108,8 +108,7 @@ close:
 	return err;
 }
 
-/* The name that fd's file has now. false: it has none that leads to it. */
-static bool name_of(int fd, char *ret_path)
+bool pol_journal_name_of(int fd, char *ret_path)
 {
 	char link[32];
 	ssize_t n;
@@ -122,14 +121,12 @@ static bool name_of(int fd, char *ret_path)
 	return pol_journal_is_at(ret_path, fd) > 0;
 }
 
-/* The file, or a directory above it, may have been renamed by somebody who did not tell us: the journal goes
- * beside it. */
-static void look_where_the_file_is(struct vm_bigfile *f)
+void pol_journal_look_where_the_file_is(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
 	char path[PATH_MAX];
 
-	if (name_of(f->fd, path) && strcmp(path, f->path))
+	if (pol_journal_name_of(f->fd, path) && strcmp(path, f->path))
 		(void)pol_journal_path(path, p->arg, p->dir, p->jpath); /* too long: the open says so */
 }
 
@@ -138,7 +135,7 @@ void pol_journal_look_where_it_is(struct vm_bigfile *f)
 	struct pol_file_priv *p = f->priv;
 	char path[PATH_MAX];
 
-	if (!pol_journal_is_at(p->jpath, p->j.fd) && name_of(p->j.fd, path))
+	if (!pol_journal_is_at(p->jpath, p->j.fd) && pol_journal_name_of(p->j.fd, path))
 		strcpy(p->jpath, path);
 }
 
@@ -182,7 +179,7 @@ int pol_journal_attach(struct vm_bigfile *f)
 
 	if (p->j.fd >= 0)
 		return 0;
-	look_where_the_file_is(f);
+	pol_journal_look_where_the_file_is(f);
 	err = vm_sys->fstat(f->fd, &st);
 	if (!err) {
 		pol_journal_id(f->path, &st, f->fd, &p->j.id);

@@ -57,9 +57,10 @@ static unsigned diff_block(const uint8_t *a, const uint8_t *b, struct span *s)
 	return n;
 }
 
-int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *committed, const uint8_t *now,
-			 size_t len)
+int pol_file_add_changes(struct vm_journal *j, uint32_t number, uint64_t off, const uint8_t *committed,
+			 const uint8_t *now, size_t len)
 {
+	uint32_t flags = number << VM_RUN_FILE_SHIFT;
 	struct span open = {0, 0};
 
 	for (size_t blk = 0; blk < len; blk += VM_BLKSIZE) {
@@ -75,7 +76,7 @@ int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *comm
 			}
 			if (open.stop > open.start) {
 				int err = vm_journal_add(j, off + open.start, now + open.start,
-							 open.stop - open.start, 0);
+							 open.stop - open.start, flags);
 				if (err)
 					return err;
 			}
@@ -84,5 +85,5 @@ int pol_file_add_changes(struct vm_journal *j, uint64_t off, const uint8_t *comm
 	}
 	if (open.stop == open.start)
 		return 0;
-	return vm_journal_add(j, off + open.start, now + open.start, open.stop - open.start, 0);
+	return vm_journal_add(j, off + open.start, now + open.start, open.stop - open.start, flags);
 }

@@ -280,6 +280,35 @@ int pol_journal_sync_dir(const char *dir)
 	return err == -EINVAL ? 0 : err; /* this file system has no such thing */
 }
 
+int pol_journal_open_idle(const char *jpath, int *fd, const char **ret_what)
+{
+	return open_present(jpath, NULL, O_RDWR, LOCK_EX, fd, ret_what);
+}
+
+int pol_journal_open_group(const char *jpath, const struct stat *data, bool shared, int *fd, bool *ret_first,
+			   const char **ret_what)
+{
+	int err = -EBUSY;
+
+	for (unsigned msec = 0; err == -EBUSY && msec < ENDS_MSEC; msec += TRY_MSEC) {
+		if (msec)
+			(void)vm_sys->poll(NULL, 0, TRY_MSEC); /* as above */
+		*ret_first = true;
+		err = open_present(jpath, data, O_RDWR | O_CREAT, LOCK_EX, fd, ret_what);
+		if (err != -EBUSY || !shared)
+			continue;
+		*ret_first = false;
+		err = open_present(jpath, data, O_RDWR, LOCK_SH, fd, ret_what);
+		if (!err && !is_kept_by_others(*fd)) { /* somebody only looks */
+			vm_fd_drop(fd);
+			err = -EBUSY;
+		}
+		if (err == -ENOENT) /* the last one left */
+			err = -EBUSY;
+	}
+	return err;
+}
+
 bool pol_journal_remove_idle(const char *jpath)
 {
 	const char *what;
@@ -287,7 +316,7 @@ bool pol_journal_remove_idle(const char *jpath)
 	bool removed = false;
 	int fd;
 
-	if (open_present(jpath, NULL, O_RDWR, LOCK_EX, &fd, &what))
+	if (pol_journal_open_idle(jpath, &fd, &what))
 		return false;
 	/* an empty one that stays does no harm */
 	if (!vm_journal_scan(fd, NULL, &scan) && scan.state == VM_SCAN_EMPTY)

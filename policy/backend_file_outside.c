@@ -87,13 +87,30 @@ static int follow_mode(struct vm_bigfile *f, const struct stat *st)
 	return 0;
 }
 
-static void note_own(struct pol_file_shared *s, int64_t from, int64_t to, uint64_t size)
+void pol_file_wrote(struct pol_file_shared *s, int64_t from, int64_t to, uint64_t size)
 {
+	if (s->foreign)
+		return;
 	if (!s->own_to_nsec || from < s->own_from_nsec)
 		s->own_from_nsec = from;
 	if (to > s->own_to_nsec)
 		s->own_to_nsec = to;
 	s->size = size;
+}
+
+int64_t pol_file_time_from(void)
+{
+	return now_nsec(CLOCK_REALTIME_COARSE);
+}
+
+int64_t pol_file_time_to(void)
+{
+	return now_nsec(CLOCK_REALTIME);
+}
+
+static void note_own(struct pol_file_shared *s, int64_t from, int64_t to, uint64_t size)
+{
+	pol_file_wrote(s, from, to, size);
 	s->writing_nsec = 0;
 }
 
@@ -112,7 +129,8 @@ int pol_file_look(struct vm_bigfile *f, bool anyway)
 	if (err)
 		return err;
 	s->looked_usec = now;
-	if (!s->foreign && s->writing_nsec) /* it died, or it would be the one who is busy: what it wrote is ours */
+	if (!s->foreign &&
+	    s->writing_nsec) /* it died, or it would be the one who is busy: what it wrote is ours */
 		note_own(s, s->writing_nsec, now_nsec(CLOCK_REALTIME), (uint64_t)st.st_size);
 	if (!s->foreign && is_as_left(s, &st))
 		leave_as(s, &st);
@@ -127,7 +145,7 @@ int pol_file_own_begin(struct vm_bigfile *f, struct pol_file_own *own)
 
 	own->mono_nsec = now_nsec(CLOCK_MONOTONIC);
 	own->real_nsec = now_nsec(CLOCK_REALTIME);
-	own->from_nsec = now_nsec(CLOCK_REALTIME_COARSE); /* the earliest that the kernel would use */
+	own->from_nsec = pol_file_time_from();
 	if (!pol_file_shared(f)->writing_nsec) /* else one died while it wrote */
 		pol_file_shared(f)->writing_nsec = own->from_nsec;
 	return err < 0 ? err : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What a crash left: look at it, bring it into the file, and tell the story in one line. */
 #define _GNU_SOURCE 1
-#include "backend_file.h"
+#include "backend_file_group.h"
+#include "config.h"
 #include "log.h"
 #include "recover.h"
 #include "vm.h"
@@ -233,29 +234,61 @@ static int scan(struct work *w)
 	return 0;
 }
 
+/* A member of a group? Then where its journal is, and the stub is closed. */
+static int is_member(struct work *w, char *ret_jpath, int *err)
+{
+	if (*err || w->jfd < 0 || w->scan.state != VM_SCAN_MEMBER)
+		return 0;
+	*err = pol_stub_read(w->jfd, w->dir, ret_jpath);
+	if (*err)
+		*err = failed(w, "says not where the journal of its group is", *err);
+	vm_fd_drop(&w->jfd);
+	return !*err;
+}
+
+static bool is_of_group(const char *path)
+{
+	return pol_is_journal(path) && pol_group_is_journal(path);
+}
+
 int pol_journal_check(const char *path, const char *dir, struct pol_journal_report *ret)
 {
+	char group[PATH_MAX];
 	struct work w;
 	const char *what = "";
-	int err = prepare(&w, path, dir, O_RDONLY, ret);
+	int err;
 
+	if (is_of_group(path))
+		return pol_group_check(path, 0, path, ret);
+	err = prepare(&w, path, dir, O_RDONLY, ret);
 	if (err > 0) {
 		err = pol_journal_open_check(w.jpath, &w.jfd, &what);
 		err = err ? tell_not_open(&w, what, err) : scan(&w);
 	}
-	if (!err && ret->state == POL_JOURNAL_REPLAY)
+	if (is_member(&w, group, &err))
+		err = pol_group_check(group, w.scan.header.group, path, ret);
+	else	if (!err && ret->state == POL_JOURNAL_REPLAY)
 		tell_replay(&w, "needs recovery:");
 	finish(&w);
 	return err == -EBUSY ? 0 : err; /* which is an answer */
 }
 
-/* Replay, and only when the file durably holds it all, remove the journal. */
-static int recover_locked(struct work *w, pol_progress_fn *progress, void *arg)
+/* The group's recovery did not know of it when the journal names nobody. */
+static int recover_member(struct work *w, const char *group, pol_progress_fn *progress, void *arg)
 {
-	int err = scan(w);
+	int err = pol_group_recover(group, w->scan.header.group, w->path, progress, arg, w->ret);
 
 	if (err)
 		return err;
+	err = pol_stub_remove(w->jpath, w->scan.header.group);
+	return err < 0 ? failed(w, "recovered, but it cannot be removed", err) : 0;
+}
+
+/* Replay, and only when the file durably holds it all, remove the journal. */
+static int recover_locked(struct work *w, pol_progress_fn *progress, void *arg)
+{
+	int err;
+
 	if (w->scan.state == VM_SCAN_DAMAGED || w->scan.state == VM_SCAN_FOREIGN ||
 	    w->scan.state == VM_SCAN_MEMBER)
 		return -EUCLEAN;
@@ -282,13 +315,21 @@ int pol_journal_recover(const char *path, const char *dir, pol_progress_fn *prog
 			struct pol_journal_report *ret)
 {
 	struct work w;
+	char group[PATH_MAX];
 	const char *what = "";
 	bool created;
-	int err = prepare(&w, path, dir, O_RDWR, ret);
+	int err;
 
+	if (is_of_group(path))
+		return pol_group_recover(path, 0, path, progress, arg, ret);
+	err = prepare(&w, path, dir, O_RDWR, ret);
 	if (err > 0) {
 		err = pol_journal_open(w.jpath, &w.st, false, &w.jfd, &created, &what);
-		err = err ? tell_not_open(&w, what, err) : recover_locked(&w, progress, arg);
+		err = err ? tell_not_open(&w, what, err) : scan(&w);
+		if (is_member(&w, group, &err))
+			err = recover_member(&w, group, progress, arg);
+		else if (!err && w.jfd >= 0)
+			err = recover_locked(&w, progress, arg);
 	}
 	finish(&w);
 	return err;

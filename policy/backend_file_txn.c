@@ -27,8 +27,7 @@ int pol_file_extents_add(struct pol_file_extents *l, uint64_t pgoff, uint64_t np
 	if (l->n == l->max) {
 		size_t len = l->max * sizeof(*l->e);
 		size_t new_len = len ? len * 2 : 64u << 10;
-		void *new = len ? vm_own_grow(l->e, len, new_len)
-				: pol_file_memory(new_len);
+		void *new = len ? vm_own_grow(l->e, len, new_len) : pol_file_memory(new_len);
 
 		if (!new || vm_sys_err(new))
 			return -ENOMEM;
@@ -102,7 +101,8 @@ int pol_file_begin(struct vm_bigfile *f)
 }
 
 /* Others who have a snapshot are told of what is other than it was. */
-static int note_changed(struct pol_file_priv *p, uint64_t pgoff, size_t npages, const uint8_t *was, const uint8_t *now)
+static int note_changed(struct pol_file_priv *p, uint64_t pgoff, size_t npages, const uint8_t *was,
+			const uint8_t *now)
 {
 	int err = 0;
 
@@ -120,17 +120,20 @@ int pol_file_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const vo
 
 	if (flags & VM_STORE_AGAIN) {
 		err = p->snapshot ? pol_file_extents_add(&p->changed, pgoff, npages) : 0;
-		return err ? err : vm_journal_add(&p->j, pgoff * VM_BLKSIZE, buf, npages * VM_BLKSIZE, 0);
+		return err ? err
+			   : vm_journal_add(p->to, pgoff * VM_BLKSIZE, buf, npages * VM_BLKSIZE,
+					    p->here.number << VM_RUN_FILE_SHIFT);
 	}
 	err = pol_file_extents_add(&p->diffs, pgoff, npages);
 	while (!err && npages) {
 		size_t n = npages < POL_FILE_BATCH ? npages : POL_FILE_BATCH;
 
-		err = pol_file_load(f, pgoff, n, p->scratch);
+		err = vm_journal_read(p->to, p->here.number, f->fd, p->scratch, n * VM_BLKSIZE,
+				      pgoff * VM_BLKSIZE);
 		if (!err && p->snapshot)
 			err = note_changed(p, pgoff, n, p->scratch, now);
 		if (!err)
-			err = pol_file_add_changes(&p->j, pgoff * VM_BLKSIZE, p->scratch, now,
+			err = pol_file_add_changes(p->to, p->here.number, pgoff * VM_BLKSIZE, p->scratch, now,
 						   n * VM_BLKSIZE);
 		pgoff += n;
 		now += n * VM_BLKSIZE;
@@ -139,9 +142,7 @@ int pol_file_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const vo
 	return err;
 }
 
-/* The size was smaller meanwhile: what lay in [cut, size) is taken away by the commit. Blocks stored there as
- * differences from it need it back, below these differences. */
-static int add_base(struct vm_bigfile *f, uint64_t cut, uint64_t size)
+int pol_file_add_base(struct vm_bigfile *f, uint64_t cut, uint64_t size)
 {
 	struct pol_file_priv *p = f->priv;
 
@@ -154,10 +155,11 @@ static int add_base(struct vm_bigfile *f, uint64_t cut, uint64_t size)
 		while (start < stop) {
 			uint64_t max = (uint64_t)POL_FILE_BATCH * VM_BLKSIZE;
 			size_t n = (size_t)(stop - start < max ? stop - start : max);
-			int err = vm_journal_read(&p->j, 0, f->fd, p->scratch, n, start);
+			int err = vm_journal_read(p->to, p->here.number, f->fd, p->scratch, n, start);
 
 			if (!err)
-				err = vm_journal_add(&p->j, start, p->scratch, n, VM_RUN_BASE);
+				err = vm_journal_add(p->to, start, p->scratch, n,
+						     VM_RUN_BASE | p->here.number << VM_RUN_FILE_SHIFT);
 			if (err)
 				return err;
 			start += n;
@@ -190,7 +192,7 @@ int pol_file_commit(struct vm_bigfile *f, const struct vm_txn *txn, unsigned fla
 	if (!vm_journal_has_runs(&p->j) && txn->size == size && cut == size)
 		return commit_nothing(f, durable) ?: 1;
 	if (cut < size)
-		err = add_base(f, cut, size);
+		err = pol_file_add_base(f, cut, size);
 	if (err)
 		return err;
 	vm_journal_mark(&p->j, &m);

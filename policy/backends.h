@@ -34,6 +34,11 @@ void pol_snapshot_fork_child(struct vm_bigfile *f, bool is_open);
  * or none. arg: the path of the group's journal. */
 extern const struct vm_backend_ops pol_backend_file_group;
 
+/* What those who were killed left in the runtime directory goes. */
+void pol_group_sweep(dev_t dev, ino_t ino);
+/* In a forked child. */
+void pol_group_fork_child(void);
+
 /* Is it one of these three? */
 bool pol_backend_is_file(const struct vm_bigfile *f);
 /* Did an apply fail, so that the journal holds what the file does not? */

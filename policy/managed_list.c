@@ -25,6 +25,7 @@ void pol_lock_fork_child(void)
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	pol_rename_fork_child();
+	pol_group_fork_child();
 	pol_set_fork_child();
 	for (struct pol_file *m = pol_files; m; m = m->next) {
 		m->position = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -199,7 +199,7 @@ int pol_share_give(dev_t dev, ino_t ino, enum pol_share_what what, int *ret_fds,
 		return vm_fileh_share(m->share_h, ret_fds);
 	}
 	*ret_n = 1;
-	ret_fds[0] = m->file.ops == &pol_backend_file ? pol_backend_file_journal(&m->file) : -1;
+	ret_fds[0] = m->file.ops != &pol_backend_file_snapshot && pol_backend_is_file(&m->file) ? pol_backend_file_journal(&m->file) : -1;
 	return ret_fds[0] < 0 ? -ENOENT : 0;
 }
 

@@ -31,6 +31,10 @@ static void look_at(int dirfd, const char *name)
 		pol_snapshot_sweep((dev_t)dev, (ino_t)ino);
 		return;
 	}
+	if (sscanf(name, "group-%llx-%llx", &dev, &ino) == 2) {
+		pol_group_sweep((dev_t)dev, (ino_t)ino);
+		return;
+	}
 	pid = strtol(name, &end, 10);
 	if (pid > 0 && pid <= INT32_MAX && (!strcmp(end, ".sock") || !strcmp(end, ".share")))
 		(void)pol_socket_forget(dirfd, (pid_t)pid);
