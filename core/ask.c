@@ -15,6 +15,7 @@
 
 #define ASK_MSEC	10000
 #define FIRST_LOOK_MSEC 4  /* at who died meanwhile; then ever more seldom */
+#define WATCH_MSEC	500
 #define SETTLE_MSEC	10 /* so long after a fork it is left to who stores */
 
 /* ---- the one who asks ---- */
@@ -129,6 +130,7 @@ void vm_ask_thaw(struct vm_fileh *h)
 	h->ctl->ask = VM_ASK_THAW; /* also for who comes later, and wakes for nothing */
 	if (vm_fileh_has_others(h))
 		vm_ask_post(h, VM_ASK_THAW, false);
+	vm_wake(&vm_fileh_peer(h)->wake); /* our server watches who does not answer */
 	vm_fileh_unlock(h);
 }
 
@@ -179,6 +181,20 @@ static int carry_out(struct vm_fileh *h, enum vm_ask ask)
 	return -EINVAL;
 }
 
+/* Who is frozen, or does not answer a thaw, is watched: others may wait for what it holds. Lock not held. */
+static void wait_for_more(struct vm_fileh *h, uint32_t seen, bool soon)
+{
+	uint32_t *wake = &vm_fileh_peer(h)->wake;
+	bool watches = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST) || !has_answered(h);
+
+	vm_wait(wake, seen, soon ? SETTLE_MSEC : watches ? WATCH_MSEC : VM_FOREVER);
+	if (!watches || soon || seen != __atomic_load_n(wake, __ATOMIC_ACQUIRE))
+		return;
+	vm_fileh_lock(h);
+	vm_fileh_repair(h);
+	vm_fileh_unlock(h);
+}
+
 static void *serve(void *arg)
 {
 	struct vm_fileh *h = arg;
@@ -196,7 +212,7 @@ static void *serve(void *arg)
 			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON && !waited;
 
 			if (soon || !vm_settle(h))
-				vm_wait(&self->wake, seen, soon ? SETTLE_MSEC : VM_FOREVER);
+				wait_for_more(h, seen, soon);
 			waited = soon;
 			continue;
 		}
@@ -221,6 +237,7 @@ int vm_serve(struct vm_fileh *h)
 
 	if (h->server != VM_SERVER_NONE)
 		return 0;
+	vm_owners_begin();
 	vm_fileh_lock(h);
 	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins
 	 * again (ctl->joined). Who holds the map lock is no newcomer: it is asked, or has told that it cannot

@@ -107,6 +107,10 @@ static int harvest(struct vm_fileh *h, uint64_t before)
 	do
 		err = vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
 	while (err && vm_vma_drop_stale(0, UINTPTR_MAX, h));
+	if (h->frozen || vm_engine_ops == &vm_engine_segv)
+		vm_owners_note(h);
+	if (!h->frozen && vm_engine_ops == &vm_engine_segv)
+		vm_owners_go_on(h);
 	h->nfaults = err ? 0 : before;
 	return err;
 }
@@ -162,6 +166,8 @@ int vm_freeze(struct vm_fileh *h, const struct vm_runs *runs, bool all)
 	bool by_harvest = !all && vm_engine_ops == &vm_engine_segv; /* which protects what is writable */
 	int err = 0;
 
+	if (!all) /* before that all of it was frozen for stores */
+		vm_owners_note(h);
 	if (!by_harvest || !h->frozen)
 		__atomic_store_n(&h->frozen, by_harvest ? VM_FROZEN : VM_FROZEN_PROTECTED, __ATOMIC_SEQ_CST);
 	if (by_harvest)
@@ -195,6 +201,7 @@ void vm_thaw(struct vm_fileh *h)
 	 * for one more kernel mapping) the touch itself tries again. */
 	if (h->frozen == VM_FROZEN_PROTECTED)
 		(void)vm_vma_for_each(h, 0, UINT64_MAX, give_back);
+	vm_owners_go_on(h);
 	__atomic_store_n(&h->frozen, VM_THAWED, __ATOMIC_SEQ_CST);
 	(void)vm_sys->futex(&h->frozen, FUTEX_WAKE, INT_MAX, NULL);
 }

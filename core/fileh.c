@@ -247,6 +247,7 @@ int vm_fileh_close(struct vm_fileh *h)
 	vm_fileh_lock(h);
 	vm_fileh_repair(h);
 	others = vm_fileh_has_others(h);
+	vm_owners_leave(h);
 	memset(vm_fileh_peer(h), 0, sizeof(struct vm_peer));
 	vm_wake(&h->ctl->seq);
 	vm_fileh_unlock(h);

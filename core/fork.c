@@ -145,6 +145,7 @@ int vm_fork_child(void)
 	vm_thread_fork_child();
 	vm_peer_fork_child();
 	vm_fd_fork_child();
+	vm_owners_fork_child();
 	vm_unlock_fork_child(&vm_map_lock);
 	if (!vm_engine_ops)
 		return 0;

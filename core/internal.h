@@ -121,6 +121,20 @@ int vm_fileh_attach_peer(struct vm_fileh *h);
 /* Are there others in ctl->peers? Handle lock held. */
 bool vm_fileh_has_others(struct vm_fileh *h);
 
+/* ---- owners.c: robust mutexes of the program; map lock held, and the handle's ---- */
+
+/* No handle's lock needed. */
+void vm_owners_begin(void);
+void vm_owners_fork_child(void);
+/* What the threads of this process hold in its mappings of h, which may not be stored into now or soon. */
+void vm_owners_note(struct vm_fileh *h);
+/* They may be stored into again. */
+void vm_owners_go_on(struct vm_fileh *h);
+/* This process has no mapping of it any more. Map lock not needed. */
+void vm_owners_leave(struct vm_fileh *h);
+/* All threads of a peer are dead. Map lock not needed. */
+void vm_owners_died(struct vm_fileh *h, unsigned peer);
+
 /* ---- writeout.c ---- */
 
 /* vm_fileh_begin_busy of all, in the order that all processes share. */

@@ -74,6 +74,7 @@ static void bury(struct vm_fileh *h, struct vm_peer *p)
 		vm_ask_post(h, VM_ASK_THAW, true); /* whom it froze */
 	}
 	ctl->suspect |= p->may_store && !p->harvested;
+	vm_owners_died(h, (unsigned)(p - ctl->peers));
 	memset(p, 0, sizeof(*p));
 	/* pages it was loading never arrive; loads of others that are under way are done again */
 	ctl->gen++;

@@ -86,11 +86,19 @@ enum vm_gate {
 	VM_GATE_CLOSED,	 /* pages are dropped: readers wait, too */
 };
 
+/* A robust mutex of the program that a thread holds where the kernel cannot store (owners.c). */
+#define VM_MAX_OWNERS 256u
+struct vm_owner {
+	uint64_t off; /* of its word in the file */
+	int32_t tid;  /* of the thread; 0: free */
+	uint32_t peer; /* whose thread it is, index in ctl->peers */
+};
+
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 10u
-#define VM_CTL_LEN 16384u
+#define VM_CTL_VERSION 11u
+#define VM_CTL_LEN 32768u
 struct vm_ctl {
 	uint64_t magic;
 	uint32_t version;
@@ -119,6 +127,7 @@ struct vm_ctl {
 	uint64_t gen;		 /* rises with every invalidation: a load that began before is thrown away */
 	uint64_t npages[VM_NSTATES]; /* pages per state, exact; [VM_EMPTY] is not counted */
 	struct vm_peer peers[VM_MAX_PEERS];
+	struct vm_owner owner[VM_MAX_OWNERS];
 	_Alignas(16) unsigned char backend[VM_BACKEND_SHARED];
 };
 _Static_assert(sizeof(struct vm_ctl) <= VM_CTL_LEN, "the pagemap starts at VM_CTL_LEN");

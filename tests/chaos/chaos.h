@@ -178,7 +178,7 @@ struct slot {
 
 struct ledger {
 	uint64_t seed;
-	uint32_t has_txmap, has_robust;
+	uint32_t has_txmap;
 	uint32_t stop;		  /* end in order */
 	uint32_t crash;		  /* nobody is to be born any more */
 	uint32_t quiet;		  /* nobody is to store; 0, or a number */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- *	chaos [--preload SO --txmap BIN --runtime DIR] [--robust 0|1] [--seconds N] [--seed N]
+ *	chaos [--preload SO --txmap BIN --runtime DIR] [--seconds N] [--seed N]
  *	      [--at-violation COMMAND]
  *
  * In an empty directory. The supervisor: never under txmap itself. It starts the processes, kills and stops
@@ -273,11 +273,11 @@ static int tell(unsigned seconds)
 static int supervisor(int argc, char **argv)
 {
 	static const struct option options[] = {{"preload", 1, 0, 'p'},	     {"txmap", 1, 0, 't'},
-						{"runtime", 1, 0, 'r'},	     {"robust", 1, 0, 'b'},
-						{"seconds", 1, 0, 's'},	     {"seed", 1, 0, 'n'},
-						{"at-violation", 1, 0, 'v'}, {0}};
+						{"runtime", 1, 0, 'r'},	     {"seconds", 1, 0, 's'},
+						{"seed", 1, 0, 'n'},	     {"at-violation", 1, 0, 'v'},
+						{0}};
 	const char *runtime = "";
-	unsigned seconds = 10, robust = 1;
+	unsigned seconds = 10;
 	uint64_t seed = now_msec();
 	int c;
 
@@ -291,9 +291,6 @@ static int supervisor(int argc, char **argv)
 			break;
 		case 'r':
 			runtime = optarg;
-			break;
-		case 'b':
-			robust = (unsigned)atoi(optarg);
 			break;
 		case 's':
 			seconds = (unsigned)atoi(optarg);
@@ -312,7 +309,6 @@ static int supervisor(int argc, char **argv)
 	ledger_open(getenv("CHAOS_LEDGER"), true);
 	ledger->seed = state = seed;
 	ledger->has_txmap = preload != NULL;
-	ledger->has_robust = robust;
 	(void)snprintf(ledger->runtime, sizeof(ledger->runtime), "%s", runtime);
 	if (!getcwd(ledger->dir, sizeof(ledger->dir)))
 		return 99;

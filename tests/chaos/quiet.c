@@ -49,16 +49,18 @@ static void write_page(int fd, unsigned f, size_t p)
 		failed("pwrite", f);
 }
 
-/* Nobody holds what a killed process held. */
+/* Nobody holds what a killed process held, nor finds out that it did. */
 static void free_locks(unsigned f)
 {
 	int fd = open(file_name(f), O_RDWR | O_CLOEXEC);
 
+	*(uint64_t *)page_at(image_of(f), AT_PAIR_Y) = *(uint64_t *)page_at(image_of(f), AT_PAIR_X);
 	memset(page_at(image_of(f), AT_LOCK), 0, PAGE);
 	memset(page_at(image_of(f), AT_MUTEX), 0, PAGE);
 	mutex_make(page_at(image_of(f), AT_MUTEX));
 	write_page(fd, f, AT_LOCK);
 	write_page(fd, f, AT_MUTEX);
+	write_page(fd, f, AT_PAIR_Y);
 	(void)close(fd);
 }
 
@@ -280,8 +282,8 @@ void look_at_what_is_left(const char *txmap, const char *preload, bool by_comman
 		bounds_high(f, &high);
 		check_image(by_command ? "what txmap recover left" : "what was left", f, image_of(f),
 			    &ledger->file[f].floor, &high);
-		anchor(f, image_of(f));
 		free_locks(f);
+		anchor(f, image_of(f));
 	}
 }
 

@@ -24,8 +24,6 @@ for who in $users; do
 	args=(--seconds "$seconds" --seed "$seed" --runtime "$runtime")
 	[ "$engine" = native ] || args+=(--preload "$so" --txmap "$txmap")
 	[ -z "${at_violation:-}" ] || args+=(--at-violation "$at_violation")
-	# the kernel cannot mark the mutex of a thread that is killed while its process is held still (LIMITS)
-	[ "$engine" = native ] || args+=(--robust "${robust:-0}")
 	set_there="CHAOS_LEDGER=$books/ledger TXMAP_PATHS=$work/files/** TXMAP_RUNTIME_DIR=$runtime"
 	[ "$engine" = native ] || set_there+=" TXMAP_ENGINE=$engine TXMAP_LOAD=${load:-auto}"
 	# shellcheck disable=SC2086 # a list of words

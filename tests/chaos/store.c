@@ -242,7 +242,7 @@ void store_anything(struct worker *w, unsigned f)
 		store_record(w, f);
 	else if (r < 75)
 		store_add(w, f);
-	else if (r < 92 || !ledger->has_robust)
+	else if (r < 92)
 		store_transfer(w, f);
 	else
 		store_pair(w, f);

@@ -4,6 +4,7 @@
 #include "fact.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #define LEN    NPAGES(4)
 #define ROUNDS 200
@@ -108,12 +109,15 @@ static void waited_for(struct shared *s)
 	fact("turns", (long)s->turn);
 }
 
-static void left_locked(struct shared *s, unsigned char *p)
+/* commits: it dies after it has committed, its page stored into by nobody since */
+static void left_locked(struct shared *s, unsigned char *p, bool commits)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
 		if (pthread_mutex_lock(&s->mutex[0]) || pthread_mutex_lock(&s->mutex[1]))
+			_exit(1);
+		if (commits && msync(p, LEN, MS_SYNC))
 			_exit(1);
 		kill(getpid(), SIGKILL);
 	}
@@ -136,7 +140,8 @@ static void facts(void)
 	held_across_commits(s, p);
 	by_threads_and_a_child(s);
 	waited_for(s);
-	left_locked(s, p);
+	left_locked(s, p, false);
+	left_locked(s, p, true);
 	munmap(p, LEN);
 	close(fd);
 }
