@@ -93,52 +93,83 @@ static int check_name(struct pol_copy_out *c)
 	return err == -ENOENT ? 0 : err ? err : -EBUSY;
 }
 
-/* Is what c->fd has ours alone, and fresh? 0: begin again, without it. */
-static int is_fresh(struct pol_copy_out *c)
+/* Does the temporary name still name what fd is? 1, 0, -errno. */
+static int is_at_its_name(struct pol_copy_out *c, int fd)
 {
 	struct stat st, now;
-	int err = vm_sys->fstat(c->fd, &st);
+	int err = vm_sys->fstat(fd, &st);
 
+	if (!err)
+		err = vm_sys->fstatat(c->dirfd, c->tmp, &now, AT_SYMLINK_NOFOLLOW);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	return now.st_dev == st.st_dev && now.st_ino == st.st_ino;
+}
+
+/* The temporary name is taken. By one who was killed? Then it goes. */
+static int remove_left(struct pol_copy_out *c)
+{
+	struct stat st;
+	int err, fd = vm_sys->openat(c->dirfd, c->tmp,
+				     O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+
+	c->what = "what somebody else made is at its temporary name";
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	err = vm_fd_adopt(&fd);
 	if (err)
 		return err;
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
-		return -EPERM;
-	err = vm_sys->flock(c->fd, LOCK_EX | LOCK_NB);
-	if (err)
-		return err == -EWOULDBLOCK ? -EBUSY : err;
-	err = vm_sys->fstatat(c->dirfd, c->tmp, &now, AT_SYMLINK_NOFOLLOW);
-	if (err || now.st_dev != st.st_dev || now.st_ino != st.st_ino)
-		return err == -ENOENT ? 0 : err;
-	if (!st.st_size && st.st_nlink == 1)
-		return 1;
-	return vm_sys->unlinkat(c->dirfd, c->tmp, 0); /* left by one who was killed */
+	err = vm_sys->fstat(fd, &st);
+	if (!err && (!S_ISREG(st.st_mode) || st.st_uid != geteuid()))
+		err = -EPERM;
+	if (!err)
+		err = vm_sys->flock(fd, LOCK_EX | LOCK_NB);
+	if (err == -EWOULDBLOCK) {
+		c->what = "another copy to there is being made";
+		err = -EBUSY;
+	}
+	if (!err)
+		err = is_at_its_name(c, fd);
+	if (err == 1)
+		err = vm_sys->unlinkat(c->dirfd, c->tmp, 0);
+	vm_fd_drop(&fd);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Make it, with our lock. 0: somebody took it for one that was left; 1; -errno. */
+static int create(struct pol_copy_out *c)
+{
+	const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+	int err, fd = vm_sys->openat(c->dirfd, c->tmp, flags, 0600);
+
+	c->what = "create";
+	if (fd == -EEXIST)
+		return remove_left(c);
+	if (fd < 0)
+		return fd;
+	c->fd = fd;
+	c->is_made = true;
+	err = vm_fd_adopt(&c->fd);
+	if (!err)
+		err = vm_sys->flock(c->fd, LOCK_EX | LOCK_NB);
+	if (!err)
+		err = is_at_its_name(c, c->fd);
+	if (err == 0 || err == -EWOULDBLOCK) {
+		c->is_made = false;
+		vm_fd_drop(&c->fd);
+		return 0;
+	}
+	return err;
 }
 
 static int open_copy(struct pol_copy_out *c)
 {
-	int fresh = 0;
+	int done = 0;
 
 	(void)snprintf(c->tmp, sizeof(c->tmp), ".%.200s.txmap-copy", c->name);
-	for (unsigned i = 0; !fresh; i++) {
-		int fd = vm_sys->openat(c->dirfd, c->tmp,
-					O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-					0600);
-
-		c->what = "create";
-		if (fd < 0)
-			return fd;
-		c->fd = fd;
-		fresh = vm_fd_adopt(&c->fd);
-		if (fresh)
-			return fresh;
-		c->what = "another copy to there is being made, or somebody else's is left";
-		fresh = is_fresh(c);
-		if (fresh <= 0)
-			vm_fd_drop(&c->fd);
-		if (!fresh && i == MAX_RACES)
-			fresh = -EBUSY;
-	}
-	return fresh < 0 ? fresh : 0;
+	for (unsigned i = 0; !done && i < MAX_RACES; i++)
+		done = create(c);
+	return done > 0 ? 0 : done ? done : -EBUSY;
 }
 
 /* ---- its content ---- */
@@ -254,12 +285,10 @@ int pol_copy_out_begin(struct pol_copy_out *c, const char *path, const char *out
 		err = check_name(c);
 	if (!err)
 		err = open_copy(c);
-	if (err) {
-		c->tmp[0] = 0;
+	if (err)
 		pol_copy_out_end(c);
-	} else {
+	else
 		c->what = NULL;
-	}
 	return err;
 }
 
@@ -316,7 +345,7 @@ int pol_copy_out_place(struct pol_copy_out *c, uint64_t size)
 		err = give_name(c);
 	if (err)
 		return err;
-	c->tmp[0] = 0;
+	c->is_made = false;
 	c->what = "it is there, but fsync of its directory failed";
 	err = vm_sys->fsync(c->dirfd);
 	return err == -EINVAL ? 0 : err; /* this file system has no such thing */
@@ -324,9 +353,9 @@ int pol_copy_out_place(struct pol_copy_out *c, uint64_t size)
 
 void pol_copy_out_end(struct pol_copy_out *c)
 {
-	if (c->tmp[0])
-		(void)vm_sys->unlinkat(c->dirfd, c->tmp, 0); /* it stays: the next copy removes it */
-	c->tmp[0] = 0;
+	if (c->is_made)
+		(void)vm_sys->unlinkat(c->dirfd, c->tmp, 0); /* if not, the next copy removes it */
+	c->is_made = false;
 	if (c->fd >= 0) {
 		(void)vm_sys->flock(c->fd, LOCK_UN); /* a child that was forked meanwhile has it, too */
 		vm_fd_drop(&c->fd);

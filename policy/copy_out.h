@@ -13,6 +13,7 @@ struct pol_copy_out {
 	const struct vm_bigfile *f; /* the file behind a handle, or NULL (fixed) */
 	const int *from;	    /* home of a descriptor of the file; only its content is used (fixed) */
 	bool replace;		    /* what has its name already (fixed) */
+	bool is_made;		    /* it is there, under the temporary name */
 	bool reflinked;		    /* its base shares the file's blocks */
 	const char *what;	    /* what was being done when it failed, or NULL: nothing here did */
 	int fd, dirfd;		    /* the copy, and the directory (homes) */

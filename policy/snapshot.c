@@ -106,12 +106,15 @@ static int copy(struct set *s, const struct order *o, struct pol_result *ret)
 
 static int snapshot_set(struct pol_file *m, struct pol_result *ret, void *arg)
 {
+	const struct order *o = arg;
 	struct set s;
-	int err = gather(&s, m, arg, ret->order);
+	int err = gather(&s, m, o, ret->order);
 
-	if (err)
+	if (err) {
+		fail(ret, m, o->out, "memory", err);
 		return err;
-	err = copy(&s, arg, ret);
+	}
+	err = copy(&s, o, ret);
 	ret->nfiles += s.n - 1;
 	ret->ninstants++;
 	for (unsigned i = 0; i < s.n; i++) {
