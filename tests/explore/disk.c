@@ -108,6 +108,8 @@ void disk_copy(struct disk *to, const struct disk *from)
 		resize(&to->node[i], from->node[i].size);
 		memcpy(to->node[i].bytes, from->node[i].bytes, from->node[i].size);
 	}
+	for (unsigned i = from->nnodes; i < NNODES; i++) /* what an earlier disk left there */
+		resize(&to->node[i], 0);
 	to->nnodes = from->nnodes;
 	memcpy(to->name, from->name, sizeof(to->name));
 	to->nnames = from->nnames;
@@ -121,52 +123,111 @@ void disk_clear(struct disk *d)
 	memset(d, 0, sizeof(*d));
 }
 
-void disk_put(const struct disk *d, const char *dir)
+static bool is_journal(const char *name)
 {
-	int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	must(dirfd >= 0, dir);
-	for (unsigned i = 0; i < d->nnames; i++) {
-		const struct node *n = d->owner[i] < 0 ? NULL : &d->node[d->owner[i]];
-		uint64_t len;
-		int fd;
-
-		if (!n) {
-			(void)unlinkat(dirfd, d->name[i], 0); /* need not be there */
-			continue;
-		}
-		fd = openat(dirfd, d->name[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-		must(fd >= 0, d->name[i]);
-		must(!ftruncate(fd, 0) && !ftruncate(fd, (off_t)n->size), d->name[i]);
-		len = n->size;
-		while (len && !n->bytes[len - 1]) /* most of a journal is zeros */
-			len--;
-		must(pwrite(fd, n->bytes, len, 0) == (ssize_t)len, d->name[i]);
-		close(fd);
-	}
-	close(dirfd);
+	return name[disk_dir_of(name) ? strlen(OTHER) : 0] == '.';
 }
 
-void disk_get(struct disk *d, const char *dir)
+unsigned disk_dir_of(const char *name)
 {
-	DIR *stream = opendir(dir);
+	return !strncmp(name, OTHER, strlen(OTHER));
+}
+
+/* ---- real directories ---- */
+
+/* DIR/disk is the disk, DIR/away has files that the disk has not and may have again. */
+static const char *const dirs[] = {"disk", "disk/" OTHER, "away", "away/" OTHER};
+#define NREAL (sizeof(dirs) / sizeof(*dirs))
+
+static const char *path_in(const char *dir, const char *sub, const char *name)
+{
+	static char path[2][512];
+	static unsigned n;
+	char *p = path[n++ % 2];
+
+	(void)snprintf(p, sizeof(path[0]), "%s/%s/%s", dir, sub, name);
+	return p;
+}
+
+void disk_begin(const char *dir)
+{
+	for (size_t i = 0; i < NREAL; i++)
+		must(!mkdir(path_in(dir, dirs[i], ""), 0700), dir);
+}
+
+void disk_end(const char *dir)
+{
+	for (size_t i = NREAL; i-- > 0;) {
+		DIR *stream = opendir(path_in(dir, dirs[i], ""));
+		struct dirent *e;
+
+		must(stream != NULL, dir);
+		while ((e = readdir(stream)))
+			if (e->d_type == DT_REG)
+				must(!unlinkat(dirfd(stream), e->d_name, 0), e->d_name);
+		closedir(stream);
+		must(!rmdir(path_in(dir, dirs[i], "")), dir);
+	}
+}
+
+static void put_node(const struct node *n, const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	uint64_t len = n->size;
+
+	must(fd >= 0, path);
+	must(!ftruncate(fd, 0) && !ftruncate(fd, (off_t)n->size), path);
+	while (len && !n->bytes[len - 1]) /* most of a journal is zeros */
+		len--;
+	must(pwrite(fd, n->bytes, len, 0) == (ssize_t)len, path);
+	close(fd);
+}
+
+void disk_put(const struct disk *d, const char *dir)
+{
+	for (unsigned i = 0; i < d->nnames; i++) {
+		const char *path = path_in(dir, "disk", d->name[i]), *away = path_in(dir, "away", d->name[i]);
+
+		if (d->owner[i] >= 0) {
+			if (!is_journal(d->name[i]))
+				(void)rename(away, path); /* need not be there */
+			put_node(&d->node[d->owner[i]], path);
+		} else if (is_journal(d->name[i])) {
+			(void)unlink(path); /* the same */
+		} else {
+			(void)rename(path, away);
+		}
+	}
+}
+
+static void get_dir(struct disk *d, const char *dir, const char *prefix)
+{
+	DIR *stream = opendir(path_in(dir, "disk", prefix));
 	struct dirent *e;
 
 	must(stream != NULL, dir);
 	while ((e = readdir(stream))) {
+		char name[sizeof(OTHER) + sizeof(e->d_name)];
 		struct stat st;
 		struct node *n;
 		int fd;
 
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+		if (e->d_type != DT_REG)
 			continue;
 		fd = openat(dirfd(stream), e->d_name, O_RDONLY | O_CLOEXEC);
 		must(fd >= 0 && !fstat(fd, &st) && d->nnodes < NNODES, e->d_name);
 		n = &d->node[d->nnodes];
-		d->owner[disk_name(d, e->d_name)] = (int)d->nnodes++;
+		(void)snprintf(name, sizeof(name), "%s%s", prefix, e->d_name);
+		d->owner[disk_name(d, name)] = (int)d->nnodes++;
 		resize(n, (uint64_t)st.st_size);
 		must(pread(fd, n->bytes, n->size, 0) == (ssize_t)n->size, e->d_name);
 		close(fd);
 	}
 	closedir(stream);
+}
+
+void disk_get(struct disk *d, const char *dir)
+{
+	get_dir(d, dir, "");
+	get_dir(d, dir, OTHER);
 }

@@ -104,46 +104,68 @@ static void violation(const struct place *p, const struct part *part, const char
 	exit(1);
 }
 
-/* The version that the file is, of those it may be; or -1. */
-static int version_in(const char *path, const struct allowed *ok)
+/* The version that the files are, of those they may be; or -1. */
+static int version_in(const struct allowed *ok)
 {
-	static uint8_t *is;
-	size_t len;
+	for (unsigned v = ok->high + 1; v-- > ok->low;) {
+		unsigned i = 0;
 
-	if (!is && !(is = malloc(2 * WORK_SIZE_MAX)))
-		abort();
-	len = box_get(path, is, 2 * WORK_SIZE_MAX);
-	for (unsigned v = ok->high + 1; v-- > ok->low;)
-		if (!ok->failed[v] && run.version[v].size == len && !memcmp(run.version[v].bytes, is, len))
+		while (i < run.npaths && !ok->failed[v] && work_is_content(&run.version[v].f[i], run.path[i]))
+			i++;
+		if (i == run.npaths)
 			return (int)v;
+	}
 	return -1;
+}
+
+static bool has_journal(const char *path)
+{
+	char journal[300];
+	const char *name = strrchr(path, '/') + 1;
+
+	(void)snprintf(journal, sizeof(journal), "%.*s.%s.txmap", (int)(name - path), path, name);
+	return box_has(journal);
+}
+
+/* Check and recover them one after the other, beginning with any. Of a group the first one does it for all. */
+static void recover(const struct place *p, const struct part *part)
+{
+	struct pol_journal_report rep;
+	unsigned first = (unsigned)below(run.npaths);
+
+	for (unsigned n = 0; n < run.npaths; n++) {
+		const char *path = run.path[(first + n) % run.npaths];
+		int err;
+
+		if (!box_has(path)) /* it was made, but its name was not on the disk yet */
+			continue;
+		err = pol_journal_check(path, NULL, &rep);
+		if (err || rep.state == POL_JOURNAL_DAMAGED || rep.state == POL_JOURNAL_FOREIGN)
+			violation(p, part, rep.text);
+		if (pol_journal_recover(path, NULL, NULL, NULL, &rep))
+			violation(p, part, rep.text);
+		if (has_journal(path))
+			violation(p, part, "the journal is still there");
+	}
+	if (*run.group && box_has(run.group))
+		violation(p, part, "the group's journal is still there");
 }
 
 static void examine(const struct place *p, const struct disk *d, const struct part *part)
 {
 	bool nests = p->depth + 1 < MAX_DEPTH && below(NESTED_EVERY) == 0;
-	struct pol_journal_report rep;
 	struct trace t = {0};
-	char journal[300];
-	int err, v;
+	int v;
 
 	disk_put(d, dir);
 	nstates++;
-	err = pol_journal_check(run.path, NULL, &rep);
-	if (err || rep.state == POL_JOURNAL_DAMAGED || rep.state == POL_JOURNAL_FOREIGN)
-		violation(p, part, rep.text);
 	if (nests)
 		record_start(dir, d, &t);
-	err = pol_journal_recover(run.path, NULL, NULL, NULL, &rep);
+	recover(p, part);
 	record_stop();
-	if (err)
-		violation(p, part, rep.text);
-	v = version_in(run.path, &p->ok);
+	v = version_in(&p->ok);
 	if (v < 0)
-		violation(p, part, "the file is no version that it may be");
-	(void)snprintf(journal, sizeof(journal), "%s/.data.txmap", dir);
-	if (box_has(journal))
-		violation(p, part, "the journal is still there");
+		violation(p, part, "the files are no version that they may be");
 	if (below(GOES_ON_EVERY) == 0 && !work_goes_on(&run))
 		violation(p, part, "it cannot be gone on with");
 	if (nests) {
@@ -243,10 +265,11 @@ static void explore_point(const struct place *p, bool with_last)
 
 /* ---- all points of a trace ---- */
 
-static bool is_synced_by(const struct event *ev, const struct event *sync)
+static bool is_synced_by(const struct trace *t, const struct event *ev, const struct event *sync)
 {
-	return sync->kind == EV_SYNC_DIR ? ev->kind == EV_NAME
-					 : ev->kind != EV_NAME && ev->node == sync->node;
+	if (sync->kind != EV_SYNC_DIR)
+		return ev->kind != EV_NAME && ev->node == sync->node;
+	return ev->kind == EV_NAME && disk_dir_of((const char *)t->bytes + ev->at) == sync->off;
 }
 
 /* What a failed sync loses is drawn once, here. */
@@ -257,7 +280,7 @@ static void sync_pending(struct place *p, const struct event *sync)
 	for (unsigned i = 0; i < p->npending; i++) {
 		const struct event *ev = &p->t->ev[p->pending[i]];
 
-		if (!is_synced_by(ev, sync))
+		if (!is_synced_by(p->t, ev, sync))
 			p->pending[kept++] = p->pending[i];
 		else if (sync->kind != EV_SYNC_FAILED || below(2))
 			disk_do(&p->durable, p->t, ev, 0, ev->len);
@@ -307,6 +330,14 @@ static void explore(const struct trace *t, const struct disk *start, const struc
 
 /* ---- running ---- */
 
+/* The disk that is explored is a trace: its files may be in memory. */
+static const char *tmp(void)
+{
+	const char *set = getenv("TMPDIR");
+
+	return set && *set ? set : "/dev/shm";
+}
+
 static void explore_work(const struct work *w, uint64_t seed)
 {
 	static const struct allowed first; /* version 0 */
@@ -316,13 +347,15 @@ static void explore_work(const struct work *w, uint64_t seed)
 
 	work = w;
 	rnd = seed;
-	box_make(&box);
+	box_make_in(&box, tmp());
 	(void)snprintf(dir, sizeof(dir), "%s", box.dir);
+	disk_begin(dir);
 	work_run(&run, w, dir, seed, &start, &t);
 	explore(&t, &start, &first, 0);
 	work_clear(&run);
 	disk_clear(&start);
 	trace_clear(&t);
+	disk_end(dir);
 	box_remove(&box);
 }
 
@@ -363,7 +396,7 @@ int main(int argc, char **argv)
 	struct box runtime;
 
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	box_make(&runtime);
+	box_make_in(&runtime, tmp());
 	setenv("TXMAP_RUNTIME_DIR", runtime.dir, 1);
 	setenv("TXMAP_PATHS", runtime.data, 1);
 	if (pol_start() != 1)

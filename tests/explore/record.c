@@ -21,14 +21,16 @@ struct window {
 };
 
 static struct {
-	const char *dir;
-	ino_t dir_ino;
+	char dir[256]; /* DIR/disk */
+	dev_t dev;
+	ino_t dir_ino[NDIRS];
 	struct trace *t;
 	struct disk now;
 	ino_t ino[NNODES];
 	struct window window; /* one is enough for what is recorded here */
 	unsigned nth;	      /* call that fails ... */
 	int err;	      /* ... with this */
+	uint64_t room;	      /* bytes that files may still grow by */
 	bool failed;
 } rec;
 static struct vm_sys table, unsynced;
@@ -37,7 +39,7 @@ static int node_of(int fd)
 {
 	struct stat st;
 
-	if (vm_sys_linux.fstat(fd, &st))
+	if (vm_sys_linux.fstat(fd, &st) || st.st_dev != rec.dev)
 		return NOBODY;
 	for (unsigned i = rec.now.nnodes; i-- > 0;) /* the newest: numbers are used again */
 		if (rec.ino[i] == st.st_ino)
@@ -45,11 +47,17 @@ static int node_of(int fd)
 	return NOBODY;
 }
 
-static bool is_dir(int fd)
+/* Which of the directories it is; NOBODY: none. */
+static int dir_of(int fd)
 {
 	struct stat st;
 
-	return !vm_sys_linux.fstat(fd, &st) && st.st_ino == rec.dir_ino;
+	if (vm_sys_linux.fstat(fd, &st))
+		return NOBODY;
+	for (unsigned i = 0; i < NDIRS; i++)
+		if (rec.dir_ino[i] == st.st_ino)
+			return (int)i;
+	return NOBODY;
 }
 
 static void add(struct event ev, const void *bytes)
@@ -82,13 +90,15 @@ static void look_through_window(void)
 	}
 }
 
+/* The name as the disk has it. */
 static const char *name_in_dir(const char *path)
 {
 	size_t len = strlen(rec.dir);
+	const char *name = path + len + 1;
 
-	return !strncmp(path, rec.dir, len) && path[len] == '/' && !strchr(path + len + 1, '/')
-		       ? path + len + 1
-		       : NULL;
+	if (strncmp(path, rec.dir, len) || path[len] != '/')
+		return NULL;
+	return strchr(name + (disk_dir_of(name) ? strlen(OTHER) : 0), '/') ? NULL : name;
 }
 
 static void own(const char *name, int node)
@@ -142,11 +152,37 @@ static bool fails_here(int node)
 	return rec.failed = true;
 }
 
+/* How much of a write there is room for. */
+static uint64_t what_fits(int node, uint64_t off, uint64_t len)
+{
+	uint64_t size = node == NOBODY ? UINT64_MAX : rec.now.node[node].size;
+	uint64_t old = off < size ? size - off : 0; /* overwrites: takes no room */
+
+	if (len <= old || len - old <= rec.room)
+		return len;
+	rec.failed = true;
+	return old + rec.room;
+}
+
+static void take_room(int node, uint64_t off, uint64_t len)
+{
+	uint64_t size = node == NOBODY ? UINT64_MAX : rec.now.node[node].size;
+
+	if (rec.room != UINT64_MAX && off + len > size)
+		rec.room -= off + len - (off > size ? off : size);
+}
+
 static ssize_t rec_pwrite(int fd, const void *buf, size_t len, off_t off)
 {
 	int node = node_of(fd);
 	bool fails = fails_here(node);
-	ssize_t n = vm_sys_linux.pwrite(fd, buf, fails ? len / 2 : len, off);
+	size_t fits = (size_t)what_fits(node, (uint64_t)off, len);
+	ssize_t n;
+
+	if (len && !fits)
+		return -ENOSPC;
+	take_room(node, (uint64_t)off, fits);
+	n = vm_sys_linux.pwrite(fd, buf, fails ? fits / 2 : fits, off);
 
 	if (n > 0)
 		add_write(node, buf, (uint64_t)n, (uint64_t)off);
@@ -156,11 +192,16 @@ static ssize_t rec_pwrite(int fd, const void *buf, size_t len, off_t off)
 static ssize_t rec_pwritev(int fd, const struct iovec *iov, int niov, off_t off)
 {
 	int node = node_of(fd);
+	uint64_t left = 0;
 	ssize_t n;
-	uint64_t left;
 
+	for (int i = 0; i < niov; i++)
+		left += iov[i].iov_len;
+	if (what_fits(node, (uint64_t)off, left) < left)
+		return -ENOSPC;
 	if (fails_here(node))
 		return -rec.err;
+	take_room(node, (uint64_t)off, left);
 	n = vm_sys_linux.pwritev(fd, iov, niov, off);
 	left = n > 0 ? (uint64_t)n : 0;
 	for (int i = 0; left; i++) {
@@ -215,8 +256,8 @@ static int rec_sync(int fd)
 	}
 	if (node != NOBODY)
 		add((struct event){.kind = EV_SYNC, .node = node}, NULL);
-	else if (is_dir(fd))
-		add((struct event){.kind = EV_SYNC_DIR}, NULL);
+	else if (dir_of(fd) != NOBODY)
+		add((struct event){.kind = EV_SYNC_DIR, .off = (uint64_t)dir_of(fd)}, NULL);
 	return 0; /* the disk is the trace */
 }
 
@@ -252,10 +293,17 @@ void record_start(const char *dir, const struct disk *now, struct trace *ret)
 {
 	struct stat st;
 
-	if (stat(dir, &st))
-		abort();
-	rec.dir = dir;
-	rec.dir_ino = st.st_ino;
+	(void)snprintf(rec.dir, sizeof(rec.dir), "%s/disk", dir);
+	for (unsigned i = 0; i < NDIRS; i++) {
+		char path[512];
+
+		(void)snprintf(path, sizeof(path), "%s/%s", rec.dir, i ? OTHER : "");
+		if (stat(path, &st))
+			abort();
+		rec.dev = st.st_dev;
+		rec.dir_ino[i] = st.st_ino;
+	}
+	rec.room = UINT64_MAX;
 	rec.t = ret;
 	rec.nth = 0;
 	rec.failed = false;
@@ -264,7 +312,7 @@ void record_start(const char *dir, const struct disk *now, struct trace *ret)
 	for (unsigned i = 0; i < now->nnames; i++) {
 		char path[512];
 
-		(void)snprintf(path, sizeof(path), "%s/%s", dir, now->name[i]);
+		(void)snprintf(path, sizeof(path), "%s/%s", rec.dir, now->name[i]);
 		if (now->owner[i] != NOBODY && !stat(path, &st))
 			rec.ino[now->owner[i]] = st.st_ino;
 	}
@@ -301,6 +349,12 @@ void record_fail(unsigned nth, int err)
 {
 	rec.nth = nth;
 	rec.err = err;
+	rec.failed = false;
+}
+
+void record_room(uint64_t bytes)
+{
+	rec.room = bytes;
 	rec.failed = false;
 }
 

@@ -21,7 +21,12 @@ void box_make(struct box *b)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	(void)snprintf(b->dir, sizeof(b->dir), "%s/txmap-test-XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
+	box_make_in(b, tmp && *tmp ? tmp : "/var/tmp");
+}
+
+void box_make_in(struct box *b, const char *tmp)
+{
+	(void)snprintf(b->dir, sizeof(b->dir), "%s/txmap-test-XXXXXX", tmp);
 	must(mkdtemp(b->dir) != NULL, "mkdtemp");
 	(void)snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
 	(void)snprintf(b->journal, sizeof(b->journal), "%s/.data.txmap", b->dir);

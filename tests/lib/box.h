@@ -13,6 +13,8 @@ struct box {
 };
 
 void box_make(struct box *b);
+/* The same in this directory. */
+void box_make_in(struct box *b, const char *tmp);
 void box_remove(struct box *b);
 /* Write the whole file, in place: the inode stays. */
 void box_put(const char *path, const void *bytes, size_t len);
