@@ -14,8 +14,8 @@ static const struct {
 	enum pol_opt opt;
 	const char *word;
 } unavailable[] = {
-	{POL_OPT_scope, "group"}, {POL_OPT_backend, "sqlite"}, {POL_OPT_backend, "postgres"},
-	{POL_OPT_memory, NULL},	  {POL_OPT_huge, "thp"},       {POL_OPT_huge, "2M"},
+	{POL_OPT_backend, "sqlite"}, {POL_OPT_backend, "postgres"}, {POL_OPT_memory, NULL},
+	{POL_OPT_huge, "thp"},	     {POL_OPT_huge, "2M"},
 };
 
 static bool is_available(enum pol_opt o, const char *word, size_t len)

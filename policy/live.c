@@ -106,8 +106,10 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 	}
 	if (m->rule->snapshot)
 		m->file.ops = &pol_backend_file_snapshot;
+	if (m->rule->group)
+		m->file.ops = &pol_backend_file_group;
 	if (pol_backend_is_file(&m->file))
-		arg = m->rule->journal_dir;
+		arg = m->rule->group ? m->rule->group_journal : m->rule->journal_dir;
 	err = need_descriptor(m, fd, for_writing);
 	if (err)
 		return err;

@@ -118,7 +118,7 @@ static int do_path(const struct recover_args *a, const struct pol_config *config
 	}
 	if (a->json)
 		json_object_array_add(results, result(path, state, err, &r));
-	else if (!err || !strcmp(state, "needs recovery"))
+	else if (!err || (!recover && r.state == POL_JOURNAL_REPLAY))
 		printf("%s\n", *r.text ? r.text : path); /* the text names the path and the state */
 	else
 		cli_error("%s (%s, %s)", *r.text ? r.text : path, state, pol_errno_name(err));

@@ -4,6 +4,7 @@
  * the name of an errno or signal. It knows nothing of txmap. Numbers take K M G.
  *
  *	open PATH ro|rw|wo|creat	the descriptor that the orders below use
+ *	file N			from here on the descriptor and mapping number N, 0 to 9; those of the others stay
  *	map LEN [ro|private]	LEN 0: the file's size; the mapping that the orders below use
  *	store OFF TEXT		fill OFF LEN CHAR	through the mapping
  *	load OFF LEN		same OFF LEN		the bytes; or the one byte that all of them are, "mixed"
@@ -34,6 +35,12 @@
 static int fd = -1;
 static char *map = MAP_FAILED;
 static size_t map_len;
+static struct file {
+	int fd;
+	char *map;
+	size_t map_len;
+} files[10]; /* those that are not in use; fd 0: none yet */
+static unsigned in_use;
 static sigjmp_buf out;
 static volatile sig_atomic_t armed;
 
@@ -80,6 +87,16 @@ static void do_open(const char *path, const char *how)
 
 	fd = open(path, flags | (strcmp(how, "creat") ? 0 : O_CREAT) | O_NONBLOCK, 0644);
 	say_result(fd);
+}
+
+static void do_file(size_t n)
+{
+	files[in_use] = (struct file){fd, map, map_len};
+	in_use = n % 10;
+	fd = files[in_use].fd ? files[in_use].fd : -1;
+	map = files[in_use].fd ? files[in_use].map : MAP_FAILED;
+	map_len = files[in_use].map_len;
+	say("ok");
 }
 
 static void do_map(const char *len, const char *how)
@@ -208,6 +225,8 @@ static void obey(const char *what, char *a, char *b, char *c)
 {
 	if (!strcmp(what, "open")) {
 		do_open(a, b ? b : "rw");
+	} else if (!strcmp(what, "file")) {
+		do_file(number(a));
 	} else if (!strcmp(what, "map")) {
 		do_map(a, b);
 	} else if (!strcmp(what, "store")) {

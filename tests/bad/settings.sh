@@ -39,7 +39,7 @@ t_environment() {
 		refused; errs "$dir/c.conf:2: $key = ${value//+/.}: .*allowed"
 	done
 	claim 'what is not built yet is refused, never ignored'
-	for pair in scope=group backend=sqlite:x.db backend=postgres:x memory=64M huge=thp huge=2M; do
+	for pair in backend=sqlite:x.db backend=postgres:x memory=64M huge=thp huge=2M; do
 		key=${pair%%=*} value=${pair#*=}
 		run env LD_PRELOAD="$so" TXMAP_PATHS='/x/*' "TXMAP_${key^^}=$value" touch ran
 		text="TXMAP_${key^^}=$value"

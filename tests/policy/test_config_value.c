@@ -137,8 +137,7 @@ static void the_same_signal_cannot_mean_two_things(void **state)
 static void what_this_version_has_not_is_refused_by_that_name(void **state)
 {
 	static const char *const later[] = {
-		"scope=group", "backend=sqlite:/x", "backend=postgres:",
-		"memory=1G",   "huge=thp",	"huge=2M",
+		"backend=sqlite:/x", "backend=postgres:", "memory=1G", "huge=thp", "huge=2M",
 	};
 
 	(void)state;
@@ -150,6 +149,39 @@ static void what_this_version_has_not_is_refused_by_that_name(void **state)
 			 0);
 }
 
+/* The group's journal of the unnamed rule with that glob. */
+static const char *group_journal(const char *glob, const char *more)
+{
+	char paths[256];
+
+	(void)snprintf(paths, sizeof(paths), "paths=%s", glob);
+	assert_int_equal(load(EXTRA(paths, "scope=group", more)), 0);
+	assert_true(cfg->rules[0].group);
+	return cfg->rules[0].group_journal;
+}
+
+static void a_group_has_its_journal_where_its_first_path_has_no_wildcard_yet(void **state)
+{
+	(void)state;
+	assert_string_equal(group_journal("/srv/db/*.dat", NULL), "/srv/db/.group.txmap");
+	assert_string_equal(group_journal("/srv/**/x?.dat", NULL), "/srv/.group.txmap");
+	assert_string_equal(group_journal("/srv/a[bc]/x.dat", NULL), "/srv/.group.txmap");
+	assert_string_equal(group_journal("/srv/db/a.dat:/var/*", NULL), "/srv/db/.group.txmap");
+	assert_string_equal(group_journal("!/tmp/x:/srv/db/*", NULL), "/srv/db/.group.txmap");
+	assert_string_equal(group_journal("/*", NULL), "/.group.txmap");
+	assert_string_equal(group_journal("/srv/db/*", "journal=/var/j/"), "/var/j/.group.txmap");
+	assert_int_equal(load(EXTRA("paths=/srv/*", "scope=file")), 0);
+	assert_null(cfg->rules[0].group_journal);
+}
+
+static void a_group_has_one_overlay_for_all_and_its_blocks_in_files(void **state)
+{
+	(void)state;
+	REFUSED(load(EXTRA("paths=/x/*", "scope=group", "share=process")), "scope = group and share = process",
+		"allowed with it: user");
+	REFUSED(load(EXTRA("paths=/x/*", "scope=group", "backend=plugin:/x.so")), "allowed with it: file");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +191,8 @@ int main(void)
 		cmocka_unit_test(commit_is_a_list_of_events),
 		cmocka_unit_test(a_backend_has_its_argument),
 		cmocka_unit_test(the_same_signal_cannot_mean_two_things),
+		cmocka_unit_test(a_group_has_its_journal_where_its_first_path_has_no_wildcard_yet),
+		cmocka_unit_test(a_group_has_one_overlay_for_all_and_its_blocks_in_files),
 		cmocka_unit_test(what_this_version_has_not_is_refused_by_that_name),
 	};
 
