@@ -7,45 +7,17 @@
 #ifndef ATTACH_RIG_H
 #define ATTACH_RIG_H
 
-#include "rig.h"
-#include <sched.h>
+#include "board.h"
 #include <sys/socket.h>
 
 enum { NPAGES = 64, WAIT_MSEC = 5000 };
 
-static struct {
-	uint32_t step; /* (atomic) */
-	uint32_t stop; /* (atomic) */
-} *board;
 static unsigned attach_msec = WAIT_MSEC;
 static int line[2]; /* of the owner, of the newcomers */
 
 static inline char *at(char *m, uint64_t pg)
 {
 	return m + pg * VM_PAGE;
-}
-
-static inline void say(uint32_t step)
-{
-	__atomic_store_n(&board->step, step, __ATOMIC_SEQ_CST);
-}
-
-static inline void await(uint32_t step)
-{
-	while (__atomic_load_n(&board->step, __ATOMIC_SEQ_CST) < step)
-		(void)sched_yield();
-}
-
-static inline void until_stopped(void)
-{
-	while (!__atomic_load_n(&board->stop, __ATOMIC_SEQ_CST))
-		(void)sched_yield();
-}
-
-static inline void end(pid_t pid)
-{
-	__atomic_store_n(&board->stop, 1, __ATOMIC_SEQ_CST);
-	assert_int_equal(rig_reap(pid), 0);
 }
 
 /* ---- handing over ---- */
@@ -85,11 +57,7 @@ static inline void receive_fds(int s, int *fds)
 /* Before anything is open. */
 static inline void begin(struct rig *r, uint64_t size)
 {
-	if (!board) {
-		board = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		assert_ptr_not_equal(board, MAP_FAILED);
-	}
-	memset(board, 0, sizeof(*board));
+	clear_board();
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, line), 0);
 	r->f = rig_file_make(size);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What one process asks of the others that have a handle: their stores, and that they wait. In a child
  * nothing is asserted: it tells by its exit status, and by words in the pages from STEP on. */
-#include "rig.h"
+#include "board.h"
 #include <time.h>
 
 enum { NPAGES = 64 };
@@ -11,46 +11,11 @@ static char *at(char *m, uint64_t pg)
 	return m + pg * VM_PAGE;
 }
 
-/* What the processes tell each other, in memory of no handle. */
-struct board {
-	uint32_t step; /* (atomic, futex) */
-	uint32_t stop; /* (atomic) */
-};
-
-static struct board *board;
-
-static void say(uint32_t step)
-{
-	__atomic_store_n(&board->step, step, __ATOMIC_SEQ_CST);
-}
-
-static void await(uint32_t step)
-{
-	while (__atomic_load_n(&board->step, __ATOMIC_SEQ_CST) < step)
-		(void)sched_yield();
-}
-
 static char *open_and_map(struct rig *r)
 {
-	if (!board) {
-		board = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		assert_ptr_not_equal(board, MAP_FAILED);
-	}
-	memset(board, 0, sizeof(*board));
+	clear_board();
 	rig_open(r, NPAGES * VM_PAGE);
 	return rig_map(r->h, 0, NPAGES);
-}
-
-static void end(pid_t pid)
-{
-	__atomic_store_n(&board->stop, 1, __ATOMIC_SEQ_CST);
-	assert_int_equal(rig_reap(pid), 0);
-}
-
-static void until_stopped(void)
-{
-	while (!__atomic_load_n(&board->stop, __ATOMIC_SEQ_CST))
-		(void)sched_yield();
 }
 
 /* ---- stores ---- */

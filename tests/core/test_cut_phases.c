@@ -35,20 +35,11 @@ static void store_meanwhile(struct rig_file *f, uint64_t pgoff)
 	put_release(phase.m + (phase.same_page ? 0 : phase.nstores * VM_PAGE), phase.nstores);
 }
 
-static void *idle_main(void *arg)
-{
-	char byte;
-
-	(void)!read(*(int *)arg, &byte, 1);
-	return NULL;
-}
-
 /* One commit while store_meanwhile stores; checks that its last store is in. */
 static void cut_with_stores(struct rig *r, uint64_t npages)
 {
 	uint64_t value;
-	pthread_t idle;
-	int p[2];
+	struct idle idle;
 
 	if (!rig_is_uffd())
 		skip(); /* segv freezes at once */
@@ -58,8 +49,7 @@ static void cut_with_stores(struct rig *r, uint64_t npages)
 	for (uint64_t pg = 0; pg < npages; pg++)
 		(void)rig_load8(phase.m + pg * VM_PAGE);
 	(void)rig_commit(r->h); /* reading a hole of an eager file looks like a store */
-	assert_int_equal(pipe(p), 0);
-	assert_int_equal(pthread_create(&idle, NULL, idle_main, &p[0]), 0); /* so that others could store */
+	idle_begin(&idle);
 	counting_sys = vm_sys_linux;
 	counting_sys.mprotect = counting_mprotect;
 	faulty_use(&counting_sys);
@@ -67,9 +57,7 @@ static void cut_with_stores(struct rig *r, uint64_t npages)
 	put_release(phase.m, 100);
 	(void)rig_commit(r->h);
 	faulty_use(&vm_sys_linux);
-	(void)close(p[1]);
-	assert_int_equal(pthread_join(idle, NULL), 0);
-	(void)close(p[0]);
+	idle_end(&idle);
 	rig_get(r->f, phase.same_page ? 0 : phase.nstores * VM_PAGE, &value, sizeof(value));
 	assert_int_equal(value, phase.nstores);
 	assert_int_equal(rig_ndirty(r->h), 0);

@@ -28,6 +28,27 @@ void crew_open(struct crew *c, struct rig *r, unsigned nfiles)
 
 /* ---- writers ---- */
 
+static void *idle_main(void *arg)
+{
+	char byte;
+
+	(void)!read(*(int *)arg, &byte, 1);
+	return NULL;
+}
+
+void idle_begin(struct idle *i)
+{
+	assert_int_equal(pipe(i->pipe), 0);
+	assert_int_equal(pthread_create(&i->thread, NULL, idle_main, &i->pipe[0]), 0);
+}
+
+void idle_end(struct idle *i)
+{
+	(void)close(i->pipe[1]);
+	assert_int_equal(pthread_join(i->thread, NULL), 0);
+	(void)close(i->pipe[0]);
+}
+
 static void open_source(struct writer *w)
 {
 	int p[2];

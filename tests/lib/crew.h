@@ -54,6 +54,14 @@ static inline uint64_t get_acquire(const void *p)
 	return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
 }
 
+/* A second thread, which could store, and does nothing. */
+struct idle {
+	pthread_t thread;
+	int pipe[2];
+};
+void idle_begin(struct idle *i);
+void idle_end(struct idle *i);
+
 /* nfiles holes, c->npages in all, and a mapping of each. */
 void crew_open(struct crew *c, struct rig *r, unsigned nfiles);
 /* Where a writer's counter of page pg lies. */
