@@ -33,6 +33,9 @@
 #define POL_GROUP_VERSION  1u
 #define POL_GROUP_START	   4096u
 #define POL_GROUP_NMEMBERS 4096u
+/* Named in a journal by this number: there may be stubs of members that it does not name, since a crash took their
+ * names away. So it stays. */
+#define POL_GROUP_MORE (POL_GROUP_NMEMBERS + 1)
 
 /* A file of the group. Guard: the group's lock; size and what follows it are read without. */
 struct pol_group_member {
@@ -59,10 +62,10 @@ struct pol_group_shared {
 	struct vm_robust
 		turn; /* next in turn for the lock, so that one who commits all the time lets others in */
 	struct vm_robust lock;
-	uint64_t is_in_doubt; /* a holder died: its frames may be there, and are not to come back */
-	uint64_t nmembers;    /* numbers are at most this */
-	uint64_t
-		may_have_more; /* stubs of members that a crash left, which no name tells: the journal stays (fixed) */
+	uint64_t is_in_doubt;	/* a holder died: its frames may be there, and are not to come back */
+	uint64_t nmembers;	/* numbers are at most this */
+	uint64_t may_have_more; /* POL_GROUP_MORE (fixed) */
+	uint64_t more_named;	/* the generation that says so */
 	/* where the journal ends when the generation holds only names */
 	uint64_t names_generation, names_tail;
 	struct vm_journal_pos pos;
@@ -148,6 +151,8 @@ void pol_group_take_in(struct vm_bigfile *f);
 int pol_group_add_member(struct pol_group *g, struct vm_bigfile *f, const struct stat *st,
 			 uint32_t *ret_number);
 uint32_t pol_group_find_member(const struct pol_group *g, const struct vm_journal_id *id);
+/* Name POL_GROUP_MORE. */
+int pol_group_add_more(struct vm_journal *j);
 /* Name those of the transaction being built that the generation does not name yet: all, not only those that take
  * part (G2). named: it has happened. */
 int pol_group_add_names(struct pol_group *g);

@@ -73,12 +73,20 @@ int pol_group_add_member(struct pol_group *g, struct vm_bigfile *f, const struct
 	return 0;
 }
 
+int pol_group_add_more(struct vm_journal *j)
+{
+	return vm_journal_add_name(j, POL_GROUP_MORE,
+				   &(struct vm_journal_name){.is_unlinked = true, .path = "?"});
+}
+
 int pol_group_add_names(struct pol_group *g)
 {
 	struct vm_journal_mark m;
 	int err = 0;
 
 	vm_journal_mark(&g->j, &m);
+	if (g->all->may_have_more && g->all->more_named != m.generation)
+		err = pol_group_add_more(&g->j);
 	for (uint32_t n = 1; !err && n <= g->all->nmembers; n++) {
 		struct pol_group_member *e = pol_group_member(g->all, n);
 		struct vm_journal_name name = {.dev = e->dev,
@@ -98,6 +106,7 @@ void pol_group_named(struct pol_group *g)
 	struct vm_journal_mark m;
 
 	vm_journal_mark(&g->j, &m);
+	g->all->more_named = m.generation;
 	for (uint32_t n = 1; n <= g->all->nmembers; n++)
 		if (pol_group_member(g->all, n)->is_used)
 			pol_group_member(g->all, n)->named = m.generation;

@@ -36,6 +36,7 @@ struct work {
 	struct vm_journal_files files;
 	struct file *file; /* by number */
 	uint32_t nnumbers; /* below */
+	bool more;	   /* POL_GROUP_MORE */
 	unsigned nfiles;   /* with commits */
 	struct pol_journal_report *ret;
 };
@@ -65,6 +66,10 @@ static int note(const struct vm_journal_note *n, void *arg)
 	const struct vm_journal_name *name = n->name;
 	int len;
 
+	if (n->file == POL_GROUP_MORE) {
+		w->more = true;
+		return 0;
+	}
 	if (n->file >= w->nnumbers)
 		w->nnumbers = n->file + 1;
 	if (!name) {
@@ -314,6 +319,8 @@ static int start_over(struct work *w, struct vm_journal *j)
 		if (f->is_named)
 			err = vm_journal_add_name(j, n, &name);
 	}
+	if (!err && w->more)
+		err = pol_group_add_more(j);
 	return err ? err : vm_journal_commit(j, &txn, true);
 }
 
@@ -357,8 +364,8 @@ static int recover(struct work *w, pol_progress_fn *progress, void *arg, bool *r
 	}
 	if (!err)
 		err = remove_stubs(w, &all);
-	/* a generation that was begun and names nobody: a crash came before it did */
-	*ret_more = !all || (w->scan.header.magic && !w->nnumbers);
+	/* One that names nobody: the crash came just before it did. But the first of all came before any stub. */
+	*ret_more = !all || w->more || (!w->nnumbers && w->scan.header.generation > 1);
 	return err;
 }
 

@@ -165,7 +165,7 @@ static inline int try_commit(unsigned mask, uint8_t byte, unsigned flags)
 
 static inline void commit(unsigned mask, uint8_t byte)
 {
-	assert_int_equal(try_commit(mask, byte, VM_COMMIT_DURABLE), 0);
+	assert_true(try_commit(mask, byte, VM_COMMIT_DURABLE) >= 0); /* 1: they were so */
 }
 
 static inline void assert_loads(unsigned i)

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes that have different files of one group, and one of them is killed. */
+#define _GNU_SOURCE 1
+#include "group_rig.h"
+#include "dying.h"
+
+#include <signal.h>
+
+/* Another process, which does what it is told: a letter, then a byte. */
+struct other {
+	pid_t pid;
+	int to, from;
+};
+static struct other one, two;
+
+enum { LIVE = 'l', COMMIT = 'c', LAZY = 'z', BYTE = 'b', END = 'e', DIE = 'd', QUIT = 'q' };
+
+/* What it answers is errno, or the byte that its files are. */
+static uint8_t do_order(unsigned mask, uint8_t order, uint8_t arg)
+{
+	static uint8_t buf[SIZE];
+	int err = 0;
+
+	for (unsigned i = 0; i < NFILES; i++) {
+		if (!(mask & 1u << i))
+			continue;
+		if (order == LIVE)
+			err = try_live(i) ?: err;
+		else if (order == END)
+			err = ops->close(&file[i].f) ?: err;
+		else if (order == BYTE)
+			err = ops->loadblk(&file[i].f, 0, NPAGES, buf) ?: -buf[SIZE / 2];
+	}
+	if (order == COMMIT || order == LAZY)
+		err = try_commit(mask, arg, order == COMMIT ? VM_COMMIT_DURABLE : 0);
+	else if (order == DIE)
+		die_at(arg);
+	return (uint8_t)(err < 0 ? -err : err);
+}
+
+static void be_other(unsigned mask, int from, int to)
+{
+	uint8_t in[2], out;
+
+	while (read(from, in, 2) == 2 && in[0] != QUIT) {
+		out = do_order(mask, in[0], in[1]);
+		if (write(to, &out, 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+/* Comes of a process that has nothing of the group: no relative. */
+static void start(struct other *o, unsigned mask)
+{
+	int in[2], out[2];
+
+	assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
+	o->pid = fork();
+	assert_true(o->pid >= 0);
+	if (!o->pid) {
+		close(in[1]);
+		close(out[0]);
+		be_other(mask, in[0], out[1]);
+	}
+	close(in[0]);
+	close(out[1]);
+	o->to = in[1];
+	o->from = out[0];
+}
+
+/* -1: it is dead. */
+static int tell(struct other *o, uint8_t order, uint8_t arg)
+{
+	uint8_t msg[2] = {order, arg}, answer;
+
+	assert_int_equal(write(o->to, msg, 2), 2);
+	return read(o->from, &answer, 1) == 1 ? answer : -1;
+}
+
+static void stop(struct other *o)
+{
+	uint8_t quit[2] = {QUIT, 0};
+
+	if (!o->pid)
+		return;
+	(void)!write(o->to, quit, 2);
+	close(o->to);
+	close(o->from);
+	assert_int_equal(waitpid(o->pid, NULL, 0), o->pid);
+	o->pid = 0;
+}
+
+static int setup_two(void **state)
+{
+	signal(SIGPIPE, SIG_IGN);
+	be_quick();
+	return setup(state);
+}
+
+static int teardown_two(void **state)
+{
+	stop(&one);
+	stop(&two);
+	return teardown(state);
+}
+
+static void two_processes_with_files_of_a_group_commit_in_turn(void **state)
+{
+	(void)state;
+	start(&one, 3);
+	start(&two, 4);
+	assert_int_equal(tell(&one, LIVE, 0), 0);
+	assert_int_equal(tell(&two, LIVE, 0), 0);
+	for (uint8_t byte = '1'; byte <= '9'; byte++) {
+		assert_int_equal(tell(&one, COMMIT, byte), 0);
+		assert_int_equal(tell(&two, COMMIT, (uint8_t)(byte + 20)), 0);
+		assert_int_equal(byte_of(file[0].path), byte);
+		assert_int_equal(byte_of(file[2].path), byte + 20);
+	}
+	assert_int_equal(nentries(run_dir), 1);
+	assert_int_equal(tell(&one, END, 0), 0);
+	assert_int_equal(tell(&two, COMMIT, 'x'), 0);
+	assert_int_equal(byte_of(file[2].path), 'x');
+	assert_int_equal(tell(&two, END, 0), 0);
+	assert_clean();
+}
+
+/* One is killed at each call of a commit; what the other commits is there, and then one's is whole, or none. */
+static void a_process_is_killed_in_its_commit_and_the_other_goes_on(void **state)
+{
+	unsigned nbefore = 0, nin_place = 0;
+	uint8_t n = 0;
+	int answer;
+
+	(void)state;
+	start(&two, 4);
+	assert_int_equal(tell(&two, LIVE, 0), 0);
+	do {
+		uint8_t byte, at_once;
+
+		start(&one, 3);
+		assert_int_equal(tell(&one, LIVE, 0), 0);
+		assert_true(tell(&one, COMMIT, '1') <= 1); /* 1: they were so */
+		(void)tell(&one, DIE, ++n);
+		answer = tell(&one, COMMIT, '2');
+		stop(&one);
+		at_once = byte_of(file[1].path);
+		assert_int_equal(tell(&two, COMMIT, n), 0);
+		assert_int_equal(byte_of(file[2].path), n);
+		byte = byte_of(file[0].path);
+		assert_true(byte == '1' || byte == '2');
+		assert_int_equal(byte_of(file[1].path), byte);
+		nbefore += byte == '1';
+		nin_place += at_once != '2' && byte == '2';
+	} while (answer < 0);
+	assert_true(nbefore > 1 && nin_place > 3);
+	assert_int_equal(tell(&two, END, 0), 0);
+	assert_clean();
+}
+
+/* The same, and then all are gone: recovery makes the same of it. */
+static void what_the_killed_one_committed_is_recovered_when_all_are_dead(void **state)
+{
+	struct pol_journal_report rep;
+	uint8_t n = 0;
+	int answer;
+
+	(void)state;
+	do {
+		uint8_t byte;
+
+		start(&one, 3);
+		start(&two, 4);
+		assert_int_equal(tell(&two, LIVE, 0) | tell(&one, LIVE, 0), 0);
+		make_file(2);
+		assert_true(tell(&one, COMMIT, '1') <= 1);
+		assert_int_equal(tell(&two, LAZY, '7'), 0);
+		(void)tell(&one, DIE, ++n);
+		answer = tell(&one, COMMIT, '2');
+		stop(&two);
+		stop(&one);
+		assert_int_equal(pol_journal_check(file[2].path, NULL, &rep), 0);
+		assert_int_equal(rep.state, POL_JOURNAL_REPLAY);
+		assert_int_equal(pol_journal_recover(file[2].path, NULL, NULL, NULL, &rep), 0);
+		byte = byte_of(file[0].path);
+		assert_true(byte == '1' || byte == '2');
+		assert_int_equal(byte_of(file[1].path), byte);
+		assert_int_equal(byte_of(file[2].path), '7');
+		for (unsigned i = 0; i < NFILES; i++)
+			assert_false(box_has(file[i].stub));
+		assert_false(box_has(group_journal));
+	} while (answer < 0);
+	assert_true(n > 5);
+}
+
+/* Nobody has told the other one; its next commit syncs, and brings in place, what the first one left in the
+ * journal; which is no stranger's change. */
+static void a_lazy_commit_of_another_process_is_brought_in_place_by_name(void **state)
+{
+	(void)state;
+	start(&two, 4);
+	go_live(0);
+	go_live(1);
+	assert_int_equal(tell(&two, LIVE, 0), 0);
+	assert_int_equal(try_commit(3, '5', 0), 0);
+	assert_int_equal(byte_of(file[0].path), 'a');
+	assert_int_equal(tell(&two, COMMIT, '6'), 0);
+	assert_int_equal(byte_of(file[0].path), '5');
+	assert_int_equal(byte_of(file[1].path), '5');
+	assert_int_equal(ops->changed(&file[0].f, 0), 0);
+	assert_int_equal(ops->changed(&file[1].f, 0), 0);
+	assert_loads(0);
+	commit(3, '8');
+	assert_loads(1);
+}
+
+/* The file cannot be found by name, but who has it lives: the other leaves it to that one. */
+static void what_only_the_other_process_can_reach_is_left_to_it(void **state)
+{
+	char away[400];
+
+	(void)state;
+	start(&two, 4);
+	go_live(0);
+	go_live(1);
+	assert_int_equal(tell(&two, LIVE, 0), 0);
+	assert_int_equal(try_commit(3, '5', 0), 0);
+	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
+	assert_int_equal(rename(file[0].path, away), 0);
+	assert_int_equal(tell(&two, COMMIT, '6'), 0);
+	assert_int_equal(byte_of(away), 'a');
+	assert_int_equal(tell(&two, BYTE, 0), '6');
+	assert_loads(0);
+	commit(3, '7');
+	assert_int_equal(byte_of(away), '7');
+	assert_int_equal(byte_of(file[2].path), '6');
+	assert_int_equal(rename(away, file[0].path), 0);
+}
+
+/* ... or is dead: then the journal stays, with all in it, until it can be recovered. */
+static void what_nobody_can_reach_keeps_the_journal(void **state)
+{
+	struct pol_journal_report rep;
+	char away[400];
+
+	(void)state;
+	start(&one, 3);
+	start(&two, 4);
+	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
+	assert_int_equal(tell(&one, LAZY, '5'), 0);
+	stop(&one);
+	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
+	assert_int_equal(rename(file[0].path, away), 0);
+	assert_int_equal(tell(&two, COMMIT, '6'), 0);
+	assert_int_equal(tell(&two, COMMIT, '7'), 0);
+	assert_int_equal(byte_of(file[1].path), '5');
+	assert_int_equal(byte_of(file[2].path), '7');
+	assert_int_equal(tell(&two, END, 0), 0);
+	assert_true(box_has(group_journal));
+	assert_int_equal(pol_journal_recover(file[2].path, NULL, NULL, NULL, &rep), -EUCLEAN);
+	assert_non_null(strstr(rep.text, "a.dat: is missing"));
+	assert_int_equal(rename(away, file[0].path), 0);
+	assert_int_equal(pol_journal_recover(file[2].path, NULL, NULL, NULL, &rep), 0);
+	assert_int_equal(byte_of(file[0].path), '5');
+	assert_int_equal(byte_of(file[2].path), '7');
+	assert_clean();
+}
+
+static void a_forked_child_commits_another_subset(void **state)
+{
+	uint8_t byte = 0;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	for (unsigned i = 0; i < NFILES; i++)
+		go_live(i);
+	commit(7, '1');
+	do {
+		byte++;
+		pid = fork();
+		if (!pid) {
+			die_at(byte);
+			if (try_commit(5, 'c', VM_COMMIT_DURABLE))
+				_exit(1);
+			for (unsigned i = 0; i < NFILES; i++)
+				ops->detach(&file[i].f);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 9 || !WEXITSTATUS(status)));
+		for (unsigned i = 0; i < NFILES; i++)
+			assert_int_equal(ops->mend(&file[i].f), 0);
+		commit(2, byte);
+		assert_int_equal(byte_of(file[1].path), byte);
+		status = WEXITSTATUS(status);
+		assert_int_equal(byte_of(file[0].path), byte_of(file[2].path));
+		assert_true(byte_of(file[0].path) == 'c' || byte_of(file[0].path) == (byte == 1 ? '1' : 'p'));
+		commit(5, 'p');
+	} while (status == 9);
+	assert_true(byte > 5);
+	for (unsigned i = 0; i < NFILES; i++)
+		end(i);
+	assert_clean();
+}
+
+int main(void)
+{
+#define TWO(fn) cmocka_unit_test_setup_teardown(fn, setup_two, teardown_two)
+	const struct CMUnitTest tests[] = {
+		TWO(two_processes_with_files_of_a_group_commit_in_turn),
+		TWO(a_process_is_killed_in_its_commit_and_the_other_goes_on),
+		TWO(what_the_killed_one_committed_is_recovered_when_all_are_dead),
+		TWO(a_lazy_commit_of_another_process_is_brought_in_place_by_name),
+		TWO(what_only_the_other_process_can_reach_is_left_to_it),
+		TWO(what_nobody_can_reach_keeps_the_journal),
+		TWO(a_forked_child_commits_another_subset),
+	};
+
+	return cmocka_run_group_tests(tests, make_dirs, remove_dirs);
+}
