@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A copy of a file that nobody has managed: its content, and what a crash left in its journal. */
 #define _GNU_SOURCE 1
-#include "backend_file.h"
+#include "backend_file_group.h"
 #include "copy_out.h"
 #include "recover.h"
 
@@ -10,26 +10,71 @@
 
 #define TRIES 3
 
-/* Commits that were not replayed come into the copy. */
+/* Where commits that were not replayed come to: into the copy, and what is another file's nowhere. */
+struct replay {
+	struct vm_journal_files files; /* the first */
+	struct vm_journal_id id;       /* of the file */
+	uint32_t number;	       /* in a group's journal; 0: it has none */
+	int fd;
+};
+
+static int get(const struct vm_journal_files *files, uint32_t number)
+{
+	const struct replay *r = (const struct replay *)files;
+
+	return number == r->number ? r->fd : VM_FILE_GONE;
+}
+
+static int find_number(const struct vm_journal_note *n, void *arg)
+{
+	struct replay *r = arg;
+
+	if (n->name && n->name->ino == r->id.ino && n->name->dev == r->id.dev)
+		r->number = n->file;
+	return 0;
+}
+
+/* The journal of the group instead of the stub that *jfd is. */
+static int open_group(struct pol_copy_out *c, const char *dir, int *jfd)
+{
+	char group[PATH_MAX];
+	int err = pol_stub_read(*jfd, dir, group);
+
+	vm_fd_drop(jfd);
+	return err ? err : pol_journal_open_check(group, jfd, &c->what);
+}
+
 static int replay(struct pol_copy_out *c, const char *path, const char *dir)
 {
+	struct replay r = {.files.fd = c->fd, .fd = c->fd};
 	char jdir[PATH_MAX], jpath[PATH_MAX];
-	struct vm_journal_files one = {.fd = c->fd};
 	struct vm_scan scan;
+	struct stat st;
 	int jfd, err = pol_journal_path(path, dir, jdir, jpath);
 
 	if (!err)
 		err = pol_journal_open_check(jpath, &jfd, &c->what);
 	if (err)
 		return err;
-	c->what = "replay into the copy";
+	c->what = "read its journal";
 	err = vm_journal_scan(jfd, NULL, &scan);
 	if (!err && scan.state == VM_SCAN_MEMBER) {
-		c->what = "it needs recovery, together with its group";
-		err = -EUCLEAN;
-	} else if (!err && scan.state == VM_SCAN_COMMITS)
-		err = vm_journal_replay(jfd, &one, VM_JOURNAL_START, scan.end, c->progress, c->arg);
-	vm_fd_drop(&jfd);
+		r.files.get = get;
+		err = open_group(c, jdir, &jfd);
+		if (!err)
+			err = vm_journal_scan(jfd, NULL, &scan);
+		if (!err)
+			err = vm_sys->fstat(*c->from, &st);
+		if (!err)
+			pol_journal_id(path, &st, *c->from, &r.id);
+		if (!err && scan.state == VM_SCAN_COMMITS)
+			err = vm_journal_notes(jfd, VM_JOURNAL_START, scan.end, find_number, &r);
+	}
+	c->what = "replay into the copy";
+	if (!err && scan.state == VM_SCAN_COMMITS)
+		err = vm_journal_replay(jfd, &r.files, VM_JOURNAL_START, scan.end, c->progress, c->arg);
+	if (jfd >= 0)
+		vm_fd_drop(&jfd);
 	return err;
 }
 

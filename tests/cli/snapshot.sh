@@ -175,9 +175,11 @@ for name in sys.argv[1:]:
 print("ready", flush=True)
 sys.stdin.read()
 PY
-several() { # FILE...: two.py on them; $pid
+several() { # FILE... [--group]: two.py on them; $pid
+	local scope=file
+	[ "${!#}" != --group ] || { scope=group; set -- "${@:1:$#-1}"; }
 	mkfifo to.$$ from.$$
-	"$txmap" run --path "$work/**.dat" --set commit=none -- python3 two.py "$@" <to.$$ >from.$$ 2>program.err &
+	"$txmap" run --path "$work/**.dat" --set commit=none --set scope=$scope -- python3 two.py "$@" <to.$$ >from.$$ 2>program.err &
 	pid=$!
 	started+=("$pid")
 	exec 7>to.$$ 8<from.$$
@@ -201,6 +203,59 @@ stop
 several b.dat e/b.dat
 run "$txmap" snapshot "$pid" f; refused 'have one name'
 stop
+
+claim 'files of a group are copied at one instant'
+rm -rf f; mkdir f
+cat >group.py <<'PY'
+import mmap, os, struct, sys, threading
+maps = []
+for name in sys.argv[1:]:
+    maps.append(mmap.mmap(os.open(name, os.O_RDWR), 0))
+stop = False
+def run():
+    n = 0
+    while not stop:
+        n += 1
+        for m in maps:
+            struct.pack_into("<Q", m, 64, n)
+        if n % 20 == 0: maps[0].flush()
+t = threading.Thread(target=run)
+t.start()
+print("ready", flush=True)
+sys.stdin.read()
+stop = True
+t.join()
+PY
+mkfifo to.$$ from.$$
+"$txmap" run --path "$work/*.dat" --set scope=group --set commit=msync -- python3 group.py a.dat b.dat c.dat <to.$$ >from.$$ 2>program.err &
+pid=$!
+started+=("$pid")
+exec 7>to.$$ 8<from.$$
+rm -f to.$$ from.$$
+read -r -t 20 answer <&8 || bad "the program does not answer: $(cat program.err)"
+for i in 1 2 3 4 5 6; do
+	run "$txmap" snapshot "$pid" f --force; is 0; says '^files 3 +instants 1 '
+	read -r one two three < <(for n in a b c; do od -An -tu8 -j 64 -N 8 f/$n.dat; done | tr '\n' ' ')
+	[ "$one" -ge "$two" ] && [ "$two" -ge "$three" ] && [ $((one - three)) -le 1 ] && [ "$one" -gt 0 ] ||
+		bad "not one instant: $one $two $three"
+done
+run "$txmap" snapshot --path b.dat f --force; is 0; says '^files 1 +instants 1 '
+
+stop
+
+claim 'and what a crash left in its journal is in the copies'
+mkdir g h; cp -a ./*.dat h
+several a.dat b.dat c.dat --group
+run "$txmap" commit "$pid"; is 0; says 'files 3'
+kill -9 "$pid"; stop 2>/dev/null
+cp -a ./*.dat g
+for n in a b c; do cat h/$n.dat >$n.dat; done # as if the page cache had been lost
+cp -a .*.txmap h
+run "$txmap" snapshot --path '*.dat' f --force; is 0
+for n in a b c; do same f/$n.dat g/$n.dat; same $n.dat h/$n.dat; same .$n.dat.txmap h/.$n.dat.txmap; done
+run "$txmap" recover a.dat; is 0
+for n in a b c; do same $n.dat g/$n.dat; done
+rm -rf g h
 
 claim 'a file that two processes share is copied once; of two states each is named'
 start a.dat --set commit=none
