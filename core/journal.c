@@ -38,6 +38,7 @@ void vm_journal_begin(struct vm_journal *j)
 	j->fill = 0;
 	j->flags = 0;
 	j->nframes = 0;
+	j->is_open = true;
 	j->attempt = atomic_fetch_add(&j->pos->attempt, 1) + 1;
 	vm_journal_rebase(j);
 }
@@ -134,7 +135,7 @@ int vm_journal_add(struct vm_journal *j, uint64_t off, const void *data, size_t 
 
 bool vm_journal_has_runs(const struct vm_journal *j)
 {
-	return j->fill || j->nframes;
+	return j->is_open && (j->fill || j->nframes);
 }
 
 /* A commit is reported as failed: try that no crash brings it back. Without its first frame the others are
@@ -226,6 +227,7 @@ int vm_journal_commit(struct vm_journal *j, const struct vm_txn *txn, bool sync)
 		m.durable_seq = m.seq;
 	}
 	vm_journal_set_mark(j, &m);
+	j->is_open = false;
 	return 0;
 }
 

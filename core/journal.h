@@ -182,6 +182,7 @@ struct vm_journal {
 	uint8_t *frame; /* VM_JOURNAL_FRAME_MAX bytes: header, then fill bytes of payload */
 	uint32_t fill;
 	uint32_t flags;	  /* VM_FRAME_BASE */
+	bool is_open;	  /* begun, and not committed */
 	uint64_t nframes; /* already written */
 	uint64_t attempt;
 	uint64_t tail, chain, alloc;
@@ -214,7 +215,7 @@ int vm_journal_add_size(struct vm_journal *j, uint32_t file, uint64_t size, uint
 /* In a group: anywhere in the first transaction of a generation that has runs of the file, at the latest. A later
  * one replaces it. A number is one file's until the generation ends. -ENAMETOOLONG: PATH_MAX and more. */
 int vm_journal_add_name(struct vm_journal *j, uint32_t file, const struct vm_journal_name *name);
-/* Is there anything in it? */
+/* Is one being built, and anything in it? */
 bool vm_journal_has_runs(const struct vm_journal *j);
 /* Write the commit frame; sync: and make it durable, with all before it. Of txn a group's journal takes txid only.
  * On an error the commit has not

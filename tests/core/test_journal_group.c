@@ -179,6 +179,21 @@ static void a_failed_sync_of_one_file_makes_all_be_written_and_synced_again(void
 		assert_int_equal(nsynced[g->r.fd[i]], 1);
 }
 
+/* A name may be written by itself between the begin of one part and the next. */
+static void what_was_committed_is_nothing_that_is_being_built(void **state)
+{
+	struct rig *g = *state;
+	struct vm_journal_name name = {.path = "f0"};
+	struct vm_txn txn = {.txid = 1};
+
+	vm_journal_begin(&g->r.j);
+	assert_false(vm_journal_has_runs(&g->r.j));
+	assert_int_equal(vm_journal_add_name(&g->r.j, 1, &name), 0);
+	assert_true(vm_journal_has_runs(&g->r.j));
+	assert_int_equal(vm_journal_commit(&g->r.j, &txn, true), 0);
+	assert_false(vm_journal_has_runs(&g->r.j));
+}
+
 static void a_file_that_cannot_be_had_keeps_the_journal(void **state)
 {
 	struct rig *g = *state;
@@ -286,6 +301,7 @@ int main(void)
 		TEST(a_cut_and_what_lies_below_it_are_one_files),
 		TEST(a_checkpoint_syncs_each_file_that_took_part_once),
 		TEST(a_failed_sync_of_one_file_makes_all_be_written_and_synced_again),
+		TEST(what_was_committed_is_nothing_that_is_being_built),
 		TEST(a_file_that_cannot_be_had_keeps_the_journal),
 		TEST(a_file_that_is_gone_is_left_out),
 		TEST(a_name_too_long_for_a_path_is_refused),
