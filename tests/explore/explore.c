@@ -11,7 +11,7 @@
  * durable, none that was said to have failed. Its journal is gone, check never called it damaged, and it can
  * be gone on with.
  */
-#include "backends.h"
+#include "backend_file_group.h"
 #include "box.h"
 #include "pol.h"
 #include "record.h"
@@ -20,10 +20,12 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_DEPTH     3
 #define NSAMPLES      24u  /* subsets at a point where there are too many for all of them */
@@ -127,6 +129,18 @@ static bool has_journal(const char *path)
 	return box_has(journal);
 }
 
+/* A crash before there was a stub leaves it behind, empty, and nothing leads to it; and one before a new generation
+ * names its files makes it stay until the next one has ended. */
+static bool group_has_commits(void)
+{
+	int fd = *run.group ? open(run.group, O_RDWR | O_CLOEXEC) : -1;
+	bool has = fd >= 0 && pol_group_holds_commits(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return has;
+}
+
 /* Check and recover them one after the other, beginning with any. Of a group the first one does it for all. */
 static void recover(const struct place *p, const struct part *part)
 {
@@ -147,8 +161,8 @@ static void recover(const struct place *p, const struct part *part)
 		if (has_journal(path))
 			violation(p, part, "the journal is still there");
 	}
-	if (*run.group && box_has(run.group))
-		violation(p, part, "the group's journal is still there");
+	if (group_has_commits())
+		violation(p, part, "the group's journal still holds commits");
 }
 
 static void examine(const struct place *p, const struct disk *d, const struct part *part)
@@ -166,7 +180,7 @@ static void examine(const struct place *p, const struct disk *d, const struct pa
 	v = version_in(&p->ok);
 	if (v < 0)
 		violation(p, part, "the files are no version that they may be");
-	if (below(GOES_ON_EVERY) == 0 && !work_goes_on(&run))
+	if (below(GOES_ON_EVERY) == 0 && (!work_goes_on(&run) || group_has_commits()))
 		violation(p, part, "it cannot be gone on with");
 	if (nests) {
 		struct allowed same = {.low = (unsigned)v, .high = (unsigned)v};
@@ -351,6 +365,9 @@ static void explore_work(const struct work *w, uint64_t seed)
 	(void)snprintf(dir, sizeof(dir), "%s", box.dir);
 	disk_begin(dir);
 	work_run(&run, w, dir, seed, &start, &t);
+	for (size_t i = 0; i < t.n; i++) /* what the run left is not there when a state does not have it */
+		if (t.ev[i].kind == EV_NAME)
+			(void)disk_name(&start, (const char *)t.bytes + t.ev[i].at);
 	explore(&t, &start, &first, 0);
 	work_clear(&run);
 	disk_clear(&start);

@@ -200,15 +200,15 @@ static int try_commit(struct work_run *w, const struct version *next, const uint
 		      unsigned again)
 {
 	const struct version *last = &w->version[w->newest];
+	unsigned n = 0, only = *w->group ? (unsigned)(w->f - w->file) : 0;
 	struct part part[WORK_FILES];
-	unsigned n = 0;
 	int err;
 
 	for (unsigned i = 0; i < w->npaths; i++)
 		if (!*w->group || !is_same(&next->f[i], &last->f[i]) || low[i] < last->f[i].size)
 			part[n++] = part_of(w, i, &next->f[i], low[i]);
 	if (!n)
-		part[n++] = part_of(w, 0, &next->f[0], low[0]);
+		part[n++] = part_of(w, only, &next->f[only], low[only]);
 	err = commit_parts(part, n, w->txid + 1, flags, again);
 	while (n)
 		free(part[--n].old.bytes);

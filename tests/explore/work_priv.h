@@ -26,4 +26,9 @@ void work_commit(struct work_run *w, struct version next, const uint64_t *low, u
 		 unsigned again);
 void work_checkpoint(struct work_run *w);
 
+/* works_group.c */
+void work_run_group(struct work_run *w);
+void work_run_group_lives(struct work_run *w);
+void work_run_group_failing(struct work_run *w);
+
 #endif

@@ -201,12 +201,22 @@ static void run_snapshots(struct work_run *w)
 		(void)work_shut(w, i, true);
 }
 
+/* clang-format off: a line for each */
 const struct work works[] = {
-	{"durable", 300, run_durable, false}, {"lazy", 300, run_lazy, false},
-	{"growing", 300, run_growing, false}, {"shrinking", 300, run_shrinking, false},
-	{"bulk", 20, run_bulk, false},	      {"frames", 20, run_frames, false},
-	{"wrap", 300, run_wrap, false},	      {"checkpoint", 300, run_checkpoint, false},
-	{"failing", 300, run_failing, false}, {"no space", 300, run_no_space, false},
-	{"lives", 300, run_lives, false},     {"snapshots", 300, run_snapshots, false},
+	{"durable", 90, run_durable, false},
+	{"lazy", 90, run_lazy, false},
+	{"growing", 90, run_growing, false},
+	{"shrinking", 90, run_shrinking, false},
+	{"bulk", 12, run_bulk, false},
+	{"frames", 12, run_frames, false},
+	{"wrap", 90, run_wrap, false},
+	{"checkpoint", 90, run_checkpoint, false},
+	{"failing", 90, run_failing, false},
+	{"no space", 90, run_no_space, false},
+	{"lives", 90, run_lives, false},
+	{"snapshots", 90, run_snapshots, false},
+	{"group", 90, work_run_group, true},
+	{"group lives", 90, work_run_group_lives, true},
+	{"group failing", 90, work_run_group_failing, true},
 };
 const unsigned nworks = sizeof(works) / sizeof(*works);
