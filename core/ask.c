@@ -185,8 +185,11 @@ static int carry_out(struct vm_fileh *h, enum vm_ask ask)
 static void wait_for_more(struct vm_fileh *h, uint32_t seen, bool soon)
 {
 	uint32_t *wake = &vm_fileh_peer(h)->wake;
-	bool watches = __atomic_load_n(&h->frozen, __ATOMIC_SEQ_CST) || !has_answered(h);
+	bool watches;
 
+	vm_fileh_lock(h);
+	watches = h->frozen || !has_answered(h);
+	vm_fileh_unlock(h);
 	vm_wait(wake, seen, soon ? SETTLE_MSEC : watches ? WATCH_MSEC : VM_FOREVER);
 	if (!watches || soon || seen != __atomic_load_n(wake, __ATOMIC_ACQUIRE))
 		return;
