@@ -11,7 +11,7 @@ static unsigned ncuts(void)
 
 	if (text)
 		return (unsigned)strtoul(text, NULL, 10);
-	return rig_is_tsan() ? 30 : 500;
+	return rig_is_tsan() || rig_is_asan() ? 30 : 500;
 }
 
 /* Who stores: a thread, read(2) from a pipe, and pread(2). */

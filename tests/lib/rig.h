@@ -169,6 +169,7 @@ int rig_reap(pid_t pid);
 bool rig_is_uffd(void);
 bool rig_is_lazy(struct rig *r); /* will r's handles be lazy? */
 bool rig_is_tsan(void);
+bool rig_is_asan(void);
 /* Ends the test as skipped where lazy loading does not work with this engine here. */
 void rig_need_lazy(void);
 /* A figure from /proc/self/status in KiB, as "VmPTE:". */

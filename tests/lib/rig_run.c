@@ -43,6 +43,17 @@ bool rig_is_tsan(void)
 #endif
 }
 
+bool rig_is_asan(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+	return true; /* gcc */
+#elif defined(__has_feature) /* clang */
+	return __has_feature(address_sanitizer);
+#else
+	return false;
+#endif
+}
+
 /* ---- touches ---- */
 
 static __thread sigjmp_buf *volatile catcher;
