@@ -92,11 +92,13 @@ static void tell_refusal(struct work *w)
 		    w->path, w->jpath, (unsigned long long)s->bad_off);
 		break;
 	case VM_SCAN_BAD_STUB:
-		say(w, "%s: %s says that the file is a member of a group, and is damaged; nothing was changed", w->path,
-		    w->jpath);
+		say(w,
+		    "%s: %s says that the file is a member of a group, and is damaged; nothing was changed",
+		    w->path, w->jpath);
 		break;
 	case VM_SCAN_OK:
-		say(w, "%s: %s says that the file is a member of a group; nothing was changed", w->path, w->jpath);
+		say(w, "%s: %s says that the file is a member of a group; nothing was changed", w->path,
+		    w->jpath);
 		break;
 	default:
 		say(w,
@@ -246,6 +248,14 @@ static int is_member(struct work *w, char *ret_jpath, int *err)
 	return !*err;
 }
 
+/* The stub goes before the journal: without both, somebody else recovered them meanwhile. */
+static bool is_stub_gone(const struct work *w)
+{
+	struct stat st;
+
+	return vm_sys->fstatat(AT_FDCWD, w->jpath, &st, AT_SYMLINK_NOFOLLOW) == -ENOENT;
+}
+
 static bool is_of_group(const char *path)
 {
 	return pol_is_journal(path) && pol_group_is_journal(path);
@@ -265,9 +275,11 @@ int pol_journal_check(const char *path, const char *dir, struct pol_journal_repo
 		err = pol_journal_open_check(w.jpath, &w.jfd, &what);
 		err = err ? tell_not_open(&w, what, err) : scan(&w);
 	}
-	if (is_member(&w, group, &err))
+	if (is_member(&w, group, &err)) {
 		err = pol_group_check(group, w.scan.header.group, path, ret);
-	else	if (!err && ret->state == POL_JOURNAL_REPLAY)
+		if (ret->state == POL_JOURNAL_DAMAGED && is_stub_gone(&w))
+			err = tell_none(&w);
+	} else if (!err && ret->state == POL_JOURNAL_REPLAY)
 		tell_replay(&w, "needs recovery:");
 	finish(&w);
 	return err == -EBUSY ? 0 : err; /* which is an answer */
@@ -278,6 +290,8 @@ static int recover_member(struct work *w, const char *group, pol_progress_fn *pr
 {
 	int err = pol_group_recover(group, w->scan.header.group, w->path, progress, arg, w->ret);
 
+	if (err == -EUCLEAN && is_stub_gone(w))
+		return tell_none(w);
 	if (err)
 		return err;
 	err = pol_stub_remove(w->jpath, w->scan.header.group);
