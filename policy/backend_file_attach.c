@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How a process comes to its journal: it begins one, with what a crash left, or takes that of others. */
 #define _GNU_SOURCE 1
+#include "backend_file_group.h"
 #include "backend_file_snapshot.h"
 #include "log.h"
 #include "recover.h"
@@ -173,6 +174,7 @@ static bool take_from_others(struct vm_bigfile *f, const struct stat *data)
 int pol_journal_attach(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
+	char group[PATH_MAX], text[PATH_MAX + 100];
 	const char *what = "fstat";
 	struct stat st;
 	int err;
@@ -185,9 +187,14 @@ int pol_journal_attach(struct vm_bigfile *f)
 		pol_journal_id(f->path, &st, f->fd, &p->j.id);
 		err = take_from_others(f, &st) ? 0 : begin_journal(f, &st, &what);
 	}
-	if (err == -EBUSY)
+	if (err == -EBUSY && pol_stub_peek(p->jpath, p->dir, group)) {
+		(void)snprintf(text, sizeof(text),
+			       "another process has the file managed in the group of journal %s", group);
+		what = text;
+	} else if (err == -EBUSY) {
 		what = "another process has the file managed, and does not share it: it is another user's, "
 		       "or has another runtime_dir or share";
+	}
 	if (err)
 		pol_log(POL_LOG_ERROR, "%s: journal %s: %s: %s", f->path, p->jpath, what,
 			pol_errno_name(err));

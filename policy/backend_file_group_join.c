@@ -289,8 +289,9 @@ static int drop_stub(struct vm_bigfile *f, const struct pol_group *g)
 	int err;
 
 	pol_journal_look_where_it_is(f);
-	if (pol_journal_is_at(p->jpath, p->j.fd) <= 0)
-		return drop_nameless(p);
+	err = pol_journal_is_at(p->jpath, p->j.fd);
+	if (err <= 0)
+		return err ? err : drop_nameless(p);
 	vm_fd_drop(&p->j.fd);
 	err = pol_stub_remove(p->jpath, g->all->id);
 	return err == 1 ? pol_journal_sync_dir(p->dir) ?: 1 : err;

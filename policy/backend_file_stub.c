@@ -93,6 +93,8 @@ static int remove_locked(int fd, const char *path, uint64_t id)
 
 	if (err)
 		return err;
+	if (scan.state == VM_SCAN_DAMAGED)
+		return -EUCLEAN;
 	if (scan.state != VM_SCAN_MEMBER || scan.header.group != id)
 		return 1; /* something else */
 	err = vm_sys->unlinkat(AT_FDCWD, path, 0);
