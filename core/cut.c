@@ -274,11 +274,13 @@ static bool still_holds(struct cut *c)
 static void thaw_all(struct cut *c)
 {
 	for (unsigned k = 0; k < c->n; k++) {
-		vm_lock(&vm_map_lock);
-		vm_fileh_lock(c->h[k]);
-		vm_thaw(c->h[k]);
-		vm_fileh_unlock(c->h[k]);
-		vm_unlock(&vm_map_lock);
+		if (__atomic_load_n(&c->h[k]->frozen, __ATOMIC_SEQ_CST)) { /* by this cut: it is the busy one */
+			vm_lock(&vm_map_lock);
+			vm_fileh_lock(c->h[k]);
+			vm_thaw(c->h[k]);
+			vm_fileh_unlock(c->h[k]);
+			vm_unlock(&vm_map_lock);
+		}
 		if (c->froze)
 			vm_ask_thaw(c->h[k]);
 	}
