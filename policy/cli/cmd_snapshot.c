@@ -106,6 +106,8 @@ static void take_status(pid_t pid, struct json_object *reply, void *arg)
 	struct share *s = add_share(a, pid);
 	struct json_object *files;
 
+	if (!strcmp(cli_json_text(reply, "errno"), "ECONNRESET"))
+		return; /* it ended just now, and has nothing any more */
 	if (!json_object_object_get_ex(reply, "files", &files) ||
 	    !json_object_is_type(files, json_type_array)) {
 		cli_error("snapshot: pid %d: %s", pid, cli_json_text(reply, "error"));
