@@ -8,8 +8,8 @@
 #	lib_native who CMD	run CMD there as who
 #	lib_txmap who engine CMD	the same under txmap, which manages every file below $work
 #
-# Under txmap means: preloaded, TXMAP_PATHS="$work/**". More settings: lib_set='TXMAP_COMMIT=none ...'. By another program, not
-# preloaded itself: lib_by='CMD ARG ...'.
+# Under txmap means: preloaded, TXMAP_PATHS="$work/**". More settings: lib_set='TXMAP_COMMIT=none ...', and from whoever
+# runs the test, more='TXMAP_SCOPE=group'. By another program, not preloaded itself: lib_by='CMD ARG ...'.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
@@ -81,8 +81,8 @@ lib_in() {
 	if [ "$how" = native ]; then
 		(cd "$dir" && TMPDIR=$dir lib_run "$who" "$@")
 	else
-		# shellcheck disable=SC2086 # lib_set and lib_by are lists of words
+		# shellcheck disable=SC2086 # lib_set, more and lib_by are lists of words
 		(cd "$dir" && TMPDIR=$dir lib_run "$who" $lib_by env LD_PRELOAD="$so" TXMAP_PATHS="$work/files/**" \
-			TXMAP_RUNTIME_DIR="$runtime" TXMAP_ENGINE="$how" $lib_set "$@")
+			TXMAP_RUNTIME_DIR="$runtime" TXMAP_ENGINE="$how" $lib_set ${more:-} "$@")
 	fi
 }

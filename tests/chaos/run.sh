@@ -25,7 +25,7 @@ for who in $users; do
 	[ "$engine" = native ] || args+=(--preload "$so" --txmap "$txmap")
 	[ -z "${at_violation:-}" ] || args+=(--at-violation "$at_violation")
 	set_there="CHAOS_LEDGER=$books/ledger TXMAP_PATHS=$work/files/** TXMAP_RUNTIME_DIR=$runtime"
-	[ "$engine" = native ] || set_there+=" TXMAP_ENGINE=$engine TXMAP_LOAD=${load:-auto}"
+	[ "$engine" = native ] || set_there+=" TXMAP_ENGINE=$engine TXMAP_LOAD=${load:-auto} ${more:-}"
 	# shellcheck disable=SC2086 # a list of words
 	(set -f; lib_native "$who" env $set_there "$work/bin/chaos" "${args[@]}") >"$work/out" 2>&1
 	status=$?

@@ -59,7 +59,7 @@ start() { # CMD...: under txmap, in the background, as $pid
 		cd "$dir" || exit 1
 		# shellcheck disable=SC2086 # lib_set is a list of words
 		exec env LD_PRELOAD="$so" TXMAP_PATHS="$work/files/**" TXMAP_RUNTIME_DIR="$runtime" \
-			TXMAP_ENGINE="$engine" $lib_set "$@" 2>"$work/err"
+			TXMAP_ENGINE="$engine" $lib_set ${more:-} "$@" 2>"$work/err"
 	) <&0 & # a background job has no input unless told
 	pid=$!
 }
