@@ -221,7 +221,8 @@ matrix: tests
 	@scripts/run-matrix
 soak: tests
 	@limit=7200 tests/bad/forks.sh 10000
-	@for e in uffd segv; do tests/chaos/run.sh $$e 600 || exit 1; load=lazy tests/chaos/run.sh $$e 120 || exit 1; done
+	@for e in uffd segv; do tests/chaos/run.sh $$e 600 || exit 1; load=lazy tests/chaos/run.sh $$e 120 || exit 1; \
+		more=TXMAP_SCOPE=group only_users=self tests/chaos/run.sh $$e 120 || exit 1; done
 	@for k in lmdb gdbm gawk tdb rrdtool sqlite; do tests/crash/kill.sh $$k 1000 || exit 1; done
 	@for s in 1 2 3; do for e in uffd segv; do for l in lazy eager; do \
 		limit=7200 tests/fsx/run.sh $$e $$l 1000000 $$s || exit 1; \

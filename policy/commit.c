@@ -128,6 +128,9 @@ static int commit(struct pol_set *s, bool durable, bool own_only)
 	bool overwrite = s->m[0]->rule->overwrite;
 	int err = vm_commit(s->h, s->n, durable, overwrite, s->res);
 
+	/* one that was stored into only after the others had begun is to join its group before that */
+	for (unsigned i = 1; err == -EAGAIN && i < s->n; i++)
+		err = vm_commit(s->h, s->n, durable, overwrite, s->res);
 	/* a forked child wrote, and was killed: this process, that only reads the file, has to bring it home */
 	if (err == -EBADF && !own_only && make_writable(s))
 		err = vm_commit(s->h, s->n, durable, overwrite, s->res);
