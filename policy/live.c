@@ -89,6 +89,24 @@ static int open_by_share(struct pol_file *m, const char *arg, struct vm_fileh **
 	return -EBUSY;
 }
 
+static int open_for(struct pol_file *m, const char *arg, bool for_writing, struct vm_fileh **ret_h)
+{
+	bool again = !m->rule->snapshot; /* with a child that could not enter itself before its parent was killed */
+	int err;
+
+	for (;; again = false) {
+		err = open_by_share(m, arg, ret_h);
+		if (err || !for_writing)
+			return err;
+		err = vm_fileh_open_write(*ret_h);
+		if (!err)
+			return 0;
+		(void)pol_share_close(m, *ret_h); /* err is the one to report */
+		if (err != -EBUSY || !again || !pol_share_comes_late(m))
+			return err;
+	}
+}
+
 static int open_handle(struct pol_file *m, int fd, bool for_writing)
 {
 	char err_text[256] = "";
@@ -116,12 +134,7 @@ static int open_handle(struct pol_file *m, int fd, bool for_writing)
 	m->file.writable = for_writing;
 	if (for_writing)
 		pol_file_take_path(m);
-	err = open_by_share(m, arg, &h);
-	if (!err && for_writing) {
-		err = vm_fileh_open_write(h);
-		if (err)
-			(void)pol_share_close(m, h); /* err is the one to report */
-	}
+	err = open_for(m, arg, for_writing, &h);
 	if (!err)
 		__atomic_store_n(&m->h, h, __ATOMIC_RELEASE);
 	return err;

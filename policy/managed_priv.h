@@ -22,6 +22,7 @@ struct pol_file {
 	struct vm_bigfile file; /* what core gets; identity (fixed); fd, writable (pol_lock) */
 	const struct pol_rule *rule; /* (fixed) */
 	struct vm_fileh *h;	     /* NULL: not live (atomic) */
+	bool share_late;	     /* others are to find us, and do not yet */
 	struct vm_fileh *share_h;    /* what other processes are given when they ask, or NULL (share.c) */
 	uint64_t join_usec;	     /* monotonic: not before, because it did not work (atomic enough: a hint) */
 	bool unrecovered;	     /* others had it when it was found: its journal was left to them (going live) */

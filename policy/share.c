@@ -24,6 +24,7 @@
 #define LOCK_MSEC 5000
 #define CHILD_MSEC 20  /* a fork is to be quick, and who leaves brings it in */
 #define CHILD_COMES_MSEC 1000
+#define LATE_MSEC 500 /* for one that could not */
 #define TRY_MSEC  5
 #define BUSY_MSEC 5000 /* for somebody's commit */
 #define ASK_MSEC  4000 /* all in all, for answers */
@@ -130,6 +131,7 @@ static void set_given(struct pol_file *m, struct vm_fileh *h)
 {
 	pol_lock();
 	m->share_h = h;
+	m->share_late = false;
 	pol_unlock();
 }
 
@@ -174,6 +176,21 @@ int pol_share_open(struct pol_file *m, const char *arg, struct vm_fileh **ret_h)
 		(void)pol_registry_write(&r); /* litter, at worst */
 	pol_registry_unlock(&r);
 	return err < 0 ? err : 0;
+}
+
+bool pol_share_comes_late(const struct pol_file *m)
+{
+	struct pol_registry r;
+	unsigned n = 0;
+
+	for (unsigned msec = 0; !n && msec < LATE_MSEC; msec += TRY_MSEC) {
+		(void)vm_sys->poll(NULL, 0, TRY_MSEC); /* nothing tells when it does */
+		if (pol_registry_read(m->file.dev, m->file.ino, &r))
+			continue;
+		n = r.n;
+		pol_registry_close(&r);
+	}
+	return n;
 }
 
 /* ---- who is given what ---- */
@@ -327,6 +344,9 @@ static void leave_at_end(struct pol_file *m)
 	int32_t others[VM_MAX_OTHERS];
 	struct pol_registry r;
 
+	pol_lock();
+	m->share_late = false;
+	pol_unlock();
 	if (pol_registry_lock(m->file.dev, m->file.ino, LOCK_MSEC, &r))
 		return;
 	leave(&r, others, vm_fileh_others(m->share_h, true, others, VM_MAX_OTHERS));
@@ -341,15 +361,54 @@ void pol_share_stop(void)
 	pol_share_listen_end();
 }
 
-static void enter_child(struct pol_file *m)
+/* A stale entry, of a file that is closed meanwhile, is found out by the next one who asks. */
+static int enter_one(dev_t dev, ino_t ino, unsigned msec)
 {
 	struct pol_registry r;
+	int err = pol_registry_lock(dev, ino, msec, &r);
 
-	if (pol_registry_lock(m->file.dev, m->file.ino, CHILD_MSEC, &r))
-		return; /* found by those who are in there */
+	if (err)
+		return err;
 	pol_registry_add(&r, vm_sys->getpid());
-	(void)pol_registry_write(&r); /* the same */
+	(void)pol_registry_write(&r); /* found by those who are in there */
 	pol_registry_unlock(&r);
+	return 0;
+}
+
+static void enter_child(struct pol_file *m)
+{
+	m->share_late = enter_one(m->file.dev, m->file.ino, CHILD_MSEC) == -EBUSY;
+}
+
+static struct pol_file *find_late_locked(void)
+{
+	struct pol_file *m;
+
+	for (m = pol_files; m && !(m->share_h && m->share_late); m = m->next)
+		;
+	return m;
+}
+
+bool pol_share_enter_late(void)
+{
+	struct pol_file *m;
+	bool busy = false;
+	dev_t dev;
+	ino_t ino;
+
+	pol_lock();
+	while (!busy && (m = find_late_locked())) {
+		dev = m->file.dev;
+		ino = m->file.ino;
+		pol_unlock();
+		busy = enter_one(dev, ino, 0) == -EBUSY; /* who holds that may wait for our answer */
+		pol_lock();
+		m = find_given_locked(dev, ino);
+		if (m)
+			m->share_late = busy;
+	}
+	pol_unlock();
+	return !busy;
 }
 
 void pol_share_fork_child(void)
@@ -360,6 +419,8 @@ void pol_share_fork_child(void)
 	pol_share_listen_fork_child();
 	for (m = pol_files; m && !m->share_h; m = m->next)
 		;
-	if (m && !pol_share_listen())
-		for_each_given(enter_child);
+	if (!m || pol_share_bind())
+		return;
+	for_each_given(enter_child);
+	(void)pol_share_listen(); /* then who asks finds nobody */
 }

@@ -9,6 +9,9 @@
 
 /* A handle on m: what another process has, if one has it, else a new one, which others are given from now on. */
 int pol_share_open(struct pol_file *m, const char *arg, struct vm_fileh **ret_h);
+/* Nobody had it, and yet somebody has its journal: a child, perhaps, that could not enter itself before its
+ * parent was killed. Has one come? */
+bool pol_share_comes_late(const struct pol_file *m);
 /* vm_fileh_close of m's handle, which nobody is given any more. */
 int pol_share_close(struct pol_file *m, struct vm_fileh *h);
 /* Does some live process of this user have the file? */
@@ -21,6 +24,8 @@ bool pol_share_join(struct pol_file *m, int fd);
 int pol_share_fetch_journal(const struct vm_bigfile *f, int *home);
 /* In a forked child: it has what its parent has, and says so. */
 void pol_share_fork_child(void);
+/* Those that others do not find yet are entered where they look. Have all been? */
+bool pol_share_enter_late(void);
 /* Before the process ends: what it has it has no more. */
 void pol_share_stop(void);
 
@@ -75,8 +80,9 @@ void pol_sweep(void);
 enum pol_share_what { POL_SHARE_NOTHING, POL_SHARE_HANDLE, POL_SHARE_JOURNAL };
 #define POL_SHARE_NFDS VM_SHARE_NFDS /* most that are given */
 
-/* Be there for others; nothing to do when it is so. */
+/* Be there for others; nothing to do when it is so. bind is the first half: they can connect, and wait. */
 int pol_share_listen(void);
+int pol_share_bind(void);
 bool pol_share_listens(void);
 void pol_share_listen_fork_child(void);
 void pol_share_listen_end(void);

@@ -103,7 +103,9 @@ int pol_registry_lock(dev_t dev, ino_t ino, unsigned msec, struct pol_registry *
 	uint64_t until = pol_now_usec(CLOCK_MONOTONIC) + msec * UINT64_C(1000);
 	int err;
 
-	(void)pthread_mutex_lock(&one);
+	/* who cannot wait has another thread of ours to answer for, which does */
+	if (msec ? pthread_mutex_lock(&one) : pthread_mutex_trylock(&one))
+		return -EBUSY;
 	err = open_dir(true, dev, ino, ret);
 	if (err)
 		goto unlock;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define ANSWER_MSEC  2000 /* so long who asks waits */
+#define LATE_MSEC    20	     /* between two tries to be found */
 #define SHORT_MSEC   20   /* before another try, while there is no descriptor left */
 #define REQUEST_MSEC 500  /* so long who is asked waits for who connected and says nothing */
 
@@ -112,7 +113,7 @@ static void *serve(void *arg)
 		struct pollfd p = {.fd = listen_fd, .events = POLLIN};
 		int s;
 
-		if (vm_sys->poll(&p, 1, -1) <= 0)
+		if (vm_sys->poll(&p, 1, pol_share_enter_late() ? -1 : LATE_MSEC) <= 0)
 			continue;
 		s = vm_sys->accept4(listen_fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (s == -EBADF) { /* somebody closed it by a way that cannot be seen: a raw system call */
@@ -135,13 +136,27 @@ bool pol_share_listens(void)
 	return listen_pid == vm_sys->getpid();
 }
 
+int pol_share_bind(void)
+{
+	int err = 0, saved = errno;
+
+	pol_lock();
+	if (listen_fd < 0)
+		err = open_socket();
+	if (err && listen_fd >= 0)
+		vm_fd_drop(&listen_fd);
+	pol_unlock();
+	errno = saved;
+	return err;
+}
+
 int pol_share_listen(void)
 {
 	int err = 0, saved = errno;
 
 	pol_lock();
 	if (!pol_share_listens()) {
-		err = open_socket();
+		err = listen_fd < 0 ? open_socket() : 0;
 		if (!err)
 			err = vm_thread_start(serve, NULL, VM_STACK_LEN);
 		if (!err)

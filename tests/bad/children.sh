@@ -30,6 +30,39 @@ refused() { # PROGRAM WHY
 	is 126; one_line; errs "$2"
 }
 
+# A child that could not enter itself where others look for it, and whose parent is killed.
+orphan() { # LOCK: the registry's
+	make_file a.dat o 64K
+	start; order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 0 one' ok
+	exec {lock}<"$1"; flock "$lock"
+	order fork ok
+	child=$(cat "/proc/$pid/task/$pid/children")
+	kill -9 "$pid"; wait "$pid" 2>/dev/null
+	[ -z "${2:-}" ] || kill -STOP $child
+	exec {lock}<&-
+	start two; order "open $dir/a.dat" ok
+}
+t_orphan() {
+	local registry child lock
+	make_file a.dat o 64K
+	registry=$runtime/share-$(printf '%x-%x' "$(stat -c %d a.dat)" "$(stat -c %i a.dat)")
+	claim 'a child that others do not know of, after its parent was killed: they find it'
+	orphan "$registry"
+	order 'map 0' ok; order 'load 0 3' one; order 'store 3 two' ok; order msync ok; holds a.dat onetwo
+	stop; is 0
+	use one; order 'load 3 3' two; exec {in[one]}>&-; read -r -t 60 -u "${from[one]}"; exec {from[one]}<&-; unset 'pids[one]'
+	claim 'the same, and it comes only when the other one has looked for it'
+	orphan "$registry" stopped
+	tell "map 0"
+	until grep -q EBUSY "${outs[two]}"; do :; done
+	kill -CONT $child
+	read -r -t 60 -u "${from[two]}" answer; [ "$answer" = ok ] || bad "map says $answer"
+	order 'load 0 3' one; order 'store 3 two' ok; order msync ok; holds a.dat onetwo
+	stop; is 0
+	use one; order 'load 3 3' two; exec {in[one]}>&-; read -r -t 60 -u "${from[one]}"; exec {from[one]}<&-; unset 'pids[one]'
+	[ -z "$(ls -A | grep '\.txmap$')" ] || bad "left: $(ls -A)"
+}
+
 t_lost() {
 	claim 'an environment of its own: env -i, unset, another one with exec'
 	beside env -i "$poke"
@@ -126,4 +159,5 @@ each_user t_lost
 each_user t_strangers
 each_user t_privileged
 each t_dead
+each t_orphan
 exit $failed
