@@ -155,9 +155,41 @@ PY
 	[ -z "$(ls -A "$runtime" | grep -vx shares)" ] || bad "left in the runtime directory: $(ls -A "$runtime")"
 }
 
+begin_daemon() { # HOW: it closes its descriptors
+	rm -f ready; make_file a.dat o 64K
+	under "$work/bin/closes" "$dir/a.dat" "$dir/ready" "$1"; is 0
+	until [ -s ready ]; do :; done
+	daemon=$(cat ready)
+}
+end_daemon() {
+	kill "$daemon"
+	while [ -e "/proc/$daemon" ]; do :; done
+}
+t_closes() {
+	local how daemon
+	for how in loop close_range closefrom syscall; do
+		claim "a daemon that closes all descriptors ($how) goes on to be served by its control socket"
+		begin_daemon $how
+		txmap commit "$daemon"; is 0; holds a.dat one
+		txmap status "$daemon"; is 0; says a.dat
+		start; order "open $dir/a.dat" ok; order 'map 0' ok; order 'load 0 3' one; order 'store 8192 two' ok
+		txmap commit "$daemon"; is 0; holds a.dat two 8192
+		stop; is 0
+		end_daemon
+		[ -z "$(ls -A | grep '\.txmap$')" ] || bad "left: $(ls -A)"
+	done
+	claim 'one that does so by the system call instruction cannot commit any more, and never says that it did'
+	begin_daemon bare
+	for _ in 1 2 3; do txmap commit "$daemon"; [ "$status" != 0 ] || bad 'it says that it committed'; done
+	holds a.dat ooo
+	end_daemon
+	holds a.dat ooo
+}
+
 each_user t_lost
 each_user t_strangers
 each_user t_privileged
 each t_dead
 each t_orphan
+each t_closes
 exit $failed
