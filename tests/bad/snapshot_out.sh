@@ -103,6 +103,19 @@ t_killed() {
 	cmp -s <(tail -c +4 out) <(tail -c +4 a.dat) || bad 'a copy is not whole'
 	case $(head -c 3 out) in one | two) ;; *) bad 'a copy is of something else' ;; esac
 	txmap snapshot --path a.dat "$dir/out" --force; is 0; same a.dat out; rm out; nothing out
+	claim 'and another one has the file, too'
+	set='commit=msync'
+	start; order "open $dir/a.dat" ok; order 'map 0' ok; order 'fill 1M 20M y' ok
+	start two; order "open $dir/a.dat" ok; order 'map 0' ok; order 'store 0 two' ok
+	use one
+	(while txmap snapshot "$pid" "$dir/out" --force && [ "$status" = 0 ]; do :; done) >/dev/null 2>&1 &
+	many=$!
+	for i in $(seq 200); do [ ! -e out ] || break; sleep 0.02; done
+	killed
+	wait "$many"
+	use two; order 'store 8 more' ok; order msync ok; holds a.dat two; holds a.dat more 8; holds a.dat yyyy $((20 << 20))
+	txmap snapshot "$pid" "$dir/out" --force; is 0; same a.dat out
+	stop
 }
 
 t_holes() {

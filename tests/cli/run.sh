@@ -29,7 +29,7 @@ says '^LD_PRELOAD=/.*/libtxmap\.so:/dev/null$'
 claim 'a wrong setting is refused before anything runs'
 run "$txmap" run --path '/x/*' --set commit=msink -- touch ran
 is 78; errs '^txmap: command line: commit = msink: unknown event; allowed: none, .*msync'; [ ! -e ran ] || bad 'it ran'
-run "$txmap" run --path '/x/*' --set scope=group -- touch ran
+run "$txmap" run --path '/x/*' --set backend=sqlite:x -- touch ran
 is 78; errs 'not available in this version'
 run env TXMAP_COMIT=none "$txmap" run --path '/x/*' -- touch ran
 is 78; errs 'TXMAP_COMIT'

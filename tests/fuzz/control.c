@@ -19,8 +19,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* No copy is made wherever some bytes happen to say, or of what. */
+static int openat_but_copies(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return strstr(path, ".txmap-copy") ? -EROFS : vm_sys_linux.openat(dirfd, path, flags, mode);
+}
+
 static struct pol_client client = {.fd = -1};
 static volatile char *map;
+static struct vm_sys sys;
 
 /* A managed file of four pages in a directory that goes again at once: by name nobody needs them. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -42,6 +49,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	CLAIM(fd >= 0 && !ftruncate(fd, 16384) && pol_fd_open(fd, &file) >= 0 && file);
 	CLAIM(!pol_mmap(file, fd, NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, 0, &addr));
 	map = addr;
+	sys = vm_sys_linux;
+	sys.openat = openat_but_copies;
+	vm_sys = &sys;
 	(void)snprintf(path, sizeof(path), "rm -rf %s", dir);
 	CLAIM(!system(path));
 	return 0;
