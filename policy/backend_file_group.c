@@ -31,16 +31,52 @@ static int open_group_journal(const char *path, const struct pol_group_shared *a
 	return err;
 }
 
+/* Is it in the group as this one knows it? Without a stub everything is in the file: who was killed is recovered. */
+static int look_for_member(struct vm_bigfile *f, const struct pol_group_shared *all, bool *ret_is_one)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+	uint32_t number = p->shared->number;
+	struct stat st;
+	int err;
+
+	*ret_is_one = all && number && number <= all->nmembers && pol_group_member(all, number)->is_used &&
+		      pol_group_member(all, number)->dev == f->dev &&
+		      pol_group_member(all, number)->ino == f->ino;
+	if (*ret_is_one)
+		return 0;
+	err = vm_sys->fstatat(AT_FDCWD, p->jpath, &st, AT_SYMLINK_NOFOLLOW);
+	return err == -ENOENT ? 0 : err ? err : -EUCLEAN;
+}
+
+/* The group's shared memory when f is a member there, NULL when it is none, and the file is all there is. */
+static int find_member(struct vm_bigfile *f, struct pol_group_shared **ret)
+{
+	struct pol_file_shared *s = pol_file_shared(f);
+	bool is_one;
+	int err = pol_group_shared_look(s->gdev, s->gino, ret);
+
+	if (err && err != -ENOENT)
+		return err;
+	if (err)
+		*ret = NULL;
+	err = look_for_member(f, *ret, &is_one);
+	if (*ret && !is_one) {
+		pol_group_shared_forget(*ret);
+		*ret = NULL;
+	}
+	return err;
+}
+
 /* Look into the group's journal for what is not in the file yet. */
 static int load_beside(struct vm_bigfile *f, uint64_t off, size_t len, void *buf)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
 	struct vm_journal j = {.fd = -1};
 	struct pol_group_shared *all;
-	int err = pol_group_shared_look(p->shared->gdev, p->shared->gino, &all);
+	int err = find_member(f, &all);
 
-	if (err)
-		return err;
+	if (err || !all)
+		return err ? err : vm_sys_pread_full(f->fd, buf, len, (off_t)off);
 	err = open_group_journal(p->group_arg, all, &j.fd);
 	if (!err) {
 		j.pos = &all->pos;
@@ -87,12 +123,14 @@ static int size_outside(struct vm_bigfile *f, uint64_t *ret_size)
 	int err;
 
 	if (atomic_load(&s->waiting) & 1) {
-		err = pol_group_shared_look(s->gdev, s->gino, &all);
+		err = find_member(f, &all);
 		if (err)
 			return err;
-		j.pos = &all->pos;
-		*ret_size = size_of(&j, pol_group_member(all, s->number), &waits);
-		pol_group_shared_forget(all);
+		if (all) {
+			j.pos = &all->pos;
+			*ret_size = size_of(&j, pol_group_member(all, s->number), &waits);
+			pol_group_shared_forget(all);
+		}
 	}
 	return waits ? 0 : pol_file_basics(f->fd, ret_size, NULL);
 }
@@ -144,14 +182,37 @@ static int group_attach(struct vm_bigfile *f, const char *arg)
 	return err;
 }
 
+/* What a process committed that was killed meanwhile goes into the file before that is looked at. */
+static int bring_in_place_first(struct vm_bigfile *f)
+{
+	struct pol_file_priv *p = pol_file_priv(f);
+	struct pol_journal_report r;
+	struct stat st;
+	int err;
+
+	if (f->writable)
+		return pol_group_enroll(f);
+	if (vm_sys->fstatat(AT_FDCWD, p->jpath, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	err = pol_journal_recover(f->path, p->arg, NULL, NULL, &r);
+	if (err)
+		pol_log(POL_LOG_ERROR, "%s", r.text);
+	return err;
+}
+
 static int group_open(struct vm_bigfile *f, const char *arg)
 {
 	int err = group_attach(f, arg);
 
-	if (!err) {
+	if (err)
+		return err;
+	err = bring_in_place_first(f);
+	if (!err)
 		err = pol_file_leave(f);
-		if (err)
-			pol_file_free(f);
+	if (err) {
+		(void)pol_group_leave(f); /* nothing was committed */
+		pol_group_detach(f);
+		pol_file_free(f);
 	}
 	return err;
 }

@@ -170,6 +170,9 @@ int pol_group_leave(struct vm_bigfile *f);
 /* The same when others go on. */
 void pol_group_detach(struct vm_bigfile *f);
 
+/* The file at path is no member any more because its process was killed, and others of the group live. */
+int pol_group_bring_in_place(const char *path, const char *stub, const char *jpath, const struct stat *data);
+
 /* ---- backend_file_stub.c ---- */
 
 /* Make fd the stub of the member whose journal it would be. */

@@ -51,6 +51,14 @@ static void after_a_death(struct pol_group *g)
 	g->all->is_in_doubt = 1;
 }
 
+/* In a forked child: what another thread of the parent was building. */
+static void forget_parts(struct pol_group *g)
+{
+	g->nparts = 0;
+	for (struct pol_file_priv *p = g->members; p; p = p->here.next)
+		p->here.has_begun = p->here.takes_part = p->here.is_own = false;
+}
+
 int pol_group_hold(struct pol_group *g)
 {
 	int err;
@@ -67,7 +75,7 @@ int pol_group_hold(struct pol_group *g)
 		return err;
 	}
 	g->nholds = 1;
-	g->nparts = 0;
+	forget_parts(g);
 	if (err)
 		after_a_death(g);
 	if (g->all->is_in_doubt) {

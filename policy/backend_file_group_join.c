@@ -137,7 +137,9 @@ static int become_first(struct vm_bigfile *f, struct pol_group *g, const struct 
 		e->size = (uint64_t)now.st_size;
 		e->is_unlinked = !now.st_nlink;
 		e->named = 0;
-		strcpy(e->path, f->path);
+		if (!now.st_nlink ||
+		    !pol_journal_name_of(f->fd, e->path)) /* it may have been renamed by a stranger */
+			strcpy(e->path, f->path);
 		err = pol_group_write_names(g); /* G2 */
 	}
 	if (!err)
@@ -295,6 +297,35 @@ static int drop_stub(struct vm_bigfile *f, const struct pol_group *g)
 	vm_fd_drop(&p->j.fd);
 	err = pol_stub_remove(p->jpath, g->all->id);
 	return err == 1 ? pol_journal_sync_dir(p->dir) ?: 1 : err;
+}
+
+/* A process was killed that had the file at path, and others of the group live: what it committed goes into the
+ * file, and its stub goes. */
+static int bring_in_place(struct pol_group *g, const char *stub)
+{
+	int err = pol_group_checkpoint(g);
+
+	if (err || pol_group_is_stuck(g)) /* G3 */
+		return err ? err : -EUCLEAN;
+	err = pol_stub_remove(stub, g->all->id); /* its number is given back with the group's end */
+	return err == 1 ? 0 : err ? err : -EBUSY;
+}
+
+int pol_group_bring_in_place(const char *path, const char *stub, const char *jpath, const struct stat *data)
+{
+	const struct vm_bigfile f = {.path = path};
+	struct pol_group *g;
+	int err = pol_group_get(&f, jpath, data, &g);
+
+	if (err)
+		return err;
+	err = pol_group_hold(g);
+	if (!err) {
+		err = bring_in_place(g, stub);
+		pol_group_let_go(g);
+	}
+	pol_group_put(g);
+	return err;
 }
 
 /* Held; the journal holds no commit. */

@@ -99,13 +99,11 @@ static int map_and_check(int dirfd, const char *name, int prot, uint64_t jdev, u
 }
 
 /* What of it is used is written, so that no touch of the mapping meets a full file system. */
-static int begin_anew(struct pol_group *g, const struct pol_group_shared *all)
+static int fill(struct pol_group *g, const struct pol_group_shared *all)
 {
 	static const uint8_t zeros[POL_GROUP_START];
-	int err = vm_sys->ftruncate(g->life, 0);
+	int err = vm_sys_pwrite_full(g->life, zeros, sizeof(zeros), 0);
 
-	if (!err)
-		err = vm_sys_pwrite_full(g->life, zeros, sizeof(zeros), 0);
 	if (!err)
 		err = vm_sys_pwrite_full(g->life, all, sizeof(*all), 0);
 	return err ? err : vm_sys->ftruncate(g->life, (off_t)POL_GROUP_LEN);
@@ -138,10 +136,12 @@ int pol_group_shared_make(struct pol_group *g, int dirfd, uint64_t id)
 	if (dirfd < 0)
 		return make_in_memory(g, &all);
 	name_of(all.dev, all.ino, name, sizeof(name));
-	err = open_alive(dirfd, name, O_CREAT, &g->life);
+	(void)vm_sys->unlinkat(dirfd, name,
+			       0); /* what the dead left may be looked at yet by who is no member */
+	err = open_alive(dirfd, name, O_CREAT | O_EXCL, &g->life);
 	if (err)
 		return err;
-	err = begin_anew(g, &all);
+	err = fill(g, &all);
 	if (!err)
 		err = map_and_check(dirfd, name, PROT_READ | PROT_WRITE, all.dev, all.ino, &g->all);
 	if (err) {

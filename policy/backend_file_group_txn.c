@@ -26,6 +26,12 @@ static struct pol_group_member *entry_of(const struct pol_file_priv *p)
 	return pol_group_member(p->group->all, p->here.number);
 }
 
+/* Has this thread stored something for a transaction? */
+static bool is_building(void)
+{
+	return building && vm_journal_has_runs(&building->j);
+}
+
 /* ---- begin ---- */
 
 static int is_journal_there(struct pol_group *g)
@@ -68,12 +74,11 @@ static int prepare(struct pol_group *g)
 	return err;
 }
 
-/* It was renamed by one who has it, too. */
+/* It was renamed by one who has it, too. No transaction is built yet. */
 static int has_moved(struct vm_bigfile *f, struct pol_group_member *e)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
-	int err = p->group->nparts ? -EAGAIN
-				   : pol_group_checkpoint(p->group); /* the stub may be lost on the way */
+	int err = pol_group_checkpoint(p->group); /* the stub may be lost on the way */
 
 	if (err)
 		return err;
@@ -86,7 +91,7 @@ static int has_moved(struct vm_bigfile *f, struct pol_group_member *e)
 }
 
 /* Its name and who may read it are what they were, or the group is told. */
-static int look_at_member(struct vm_bigfile *f)
+static int look_at_member(struct vm_bigfile *f, bool *ret_wrote)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
 	struct pol_group_member *e = entry_of(p);
@@ -100,6 +105,9 @@ static int look_at_member(struct vm_bigfile *f)
 		e->named = 0;
 	}
 	if (!err && nmoved != p->here.nmoved && nlink) {
+		if (is_building())
+			return -EAGAIN;
+		*ret_wrote = true;
 		err = has_moved(f, e);
 		if (!err)
 			p->here.nmoved = nmoved;
@@ -116,17 +124,18 @@ static int look_at_member(struct vm_bigfile *f)
 	return err;
 }
 
-static int begin_held(struct vm_bigfile *f)
+/* wrote: there was a transaction since the first part began, which has stored nothing yet. */
+static int begin_held(struct vm_bigfile *f, bool wrote)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
 	struct pol_group *g = p->group;
-	int err = look_at_member(f);
+	int err = look_at_member(f, &wrote);
 
 	if (!err && !g->nparts)
 		err = prepare(g);
 	if (err)
 		return err;
-	if (!vm_journal_has_runs(&g->j) || !g->nparts)
+	if (wrote || !g->nparts)
 		vm_journal_begin(&g->j);
 	p->diffs.n = p->changed.n = 0;
 	p->here.has_begun = true;
@@ -139,9 +148,10 @@ static int begin_held(struct vm_bigfile *f)
 int pol_group_begin(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
+	bool wrote = !p->group;
 	int err;
 
-	if (!p->group && building && vm_journal_has_runs(&building->j))
+	if (!p->group && is_building())
 		return -EAGAIN; /* becoming a member is a transaction of its own */
 	err = pol_group_enroll(f);
 	if (err)
@@ -155,7 +165,7 @@ int pol_group_begin(struct vm_bigfile *f)
 	err = pol_group_hold(p->group);
 	if (err)
 		return err;
-	err = begin_held(f);
+	err = begin_held(f, wrote);
 	if (err)
 		pol_group_let_go(p->group);
 	return err;

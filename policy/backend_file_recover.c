@@ -2,7 +2,7 @@
 /* What a crash left: look at it, bring it into the file, and tell the story in one line. */
 #define _GNU_SOURCE 1
 #include "backend_file_group.h"
-#include "config.h"
+#include "managed.h"
 #include "log.h"
 #include "recover.h"
 #include "vm.h"
@@ -292,6 +292,11 @@ static int recover_member(struct work *w, const char *group, pol_progress_fn *pr
 
 	if (err == -EUCLEAN && is_stub_gone(w))
 		return tell_none(w);
+	if (err == -EBUSY && pol_config_get() && !pol_group_bring_in_place(w->path, w->jpath, group, &w->st)) {
+		w->ret->state = POL_JOURNAL_CLEAN;
+		say(w, "%s: clean; the processes of its group live, and brought it in place", w->path);
+		return 0;
+	}
 	if (err)
 		return err;
 	err = pol_stub_remove(w->jpath, w->scan.header.group);

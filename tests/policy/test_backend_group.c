@@ -161,26 +161,55 @@ static void a_file_that_is_idle_comes_back_with_the_next_commit(void **state)
 
 static void a_renamed_file_is_a_member_by_its_new_name(void **state)
 {
-	char to[400], stub[400];
+	char to[320], stub[400];
 
 	(void)state;
-	go_live(0);
-	go_live(1);
-	commit(3, '1');
+	for (unsigned i = 0; i < NFILES; i++)
+		go_live(i);
+	commit(7, '1');
 	(void)snprintf(to, sizeof(to), "%s/z.dat", box.dir);
 	(void)snprintf(stub, sizeof(stub), "%s/.z.dat.txmap", box.dir);
-	assert_int_equal(ops->idle(&file[0].f), 0);
-	assert_int_equal(rename(file[0].path, to), 0);
-	strcpy(file[0].path, to);
-	ops->moved(&file[0].f);
-	commit(3, '2');
+	assert_int_equal(ops->idle(&file[1].f), 0);
+	assert_int_equal(rename(file[1].path, to), 0);
+	strcpy(file[1].path, to);
+	ops->moved(&file[1].f);
+	commit(7, '2'); /* in the middle of its begin it becomes a member again */
 	assert_true(box_has(stub));
-	assert_false(box_has(file[0].stub));
-	end(0);
-	end(1);
+	assert_false(box_has(file[1].stub));
+	assert_int_equal(byte_of(file[0].path), '2');
+	assert_int_equal(byte_of(to), '2');
+	for (unsigned i = 0; i < NFILES; i++)
+		end(i);
 	assert_false(box_has(stub));
 	assert_clean();
-	assert_int_equal(byte_of(to), '2');
+}
+
+/* Relatives by fork have it, too: its stub moves along, and recovery finds it. */
+static void a_file_that_others_have_is_renamed_with_its_stub(void **state)
+{
+	struct pol_journal_report rep;
+	char dir[400], to[320], stub[500];
+
+	(void)state;
+	for (unsigned i = 0; i < NFILES; i++)
+		go_live(i);
+	commit(7, '1');
+	(void)snprintf(dir, sizeof(dir), "%s/sub", box.dir);
+	(void)snprintf(to, sizeof(to), "%s/sub/z.dat", box.dir);
+	(void)snprintf(stub, sizeof(stub), "%s/sub/.z.dat.txmap", box.dir);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	assert_int_equal(rename(file[1].path, to), 0);
+	strcpy(file[1].path, to);
+	ops->moved(&file[1].f);
+	assert_true(box_has(stub));
+	commit(7, '2');
+	assert_int_equal(try_commit(7, '3', 0), 0);
+	crash_all();
+	assert_int_equal(pol_journal_recover(to, NULL, NULL, NULL, &rep), 0);
+	assert_int_equal(byte_of(to), '3');
+	assert_int_equal(byte_of(file[0].path), '3');
+	assert_false(box_has(stub));
+	assert_false(box_has(group_journal));
 }
 
 static void a_file_without_a_name_takes_part(void **state)
@@ -278,6 +307,7 @@ int main(void)
 		TEST(who_ends_leaves_the_others_at_work),
 		TEST(a_file_that_is_idle_comes_back_with_the_next_commit),
 		TEST(a_renamed_file_is_a_member_by_its_new_name),
+		TEST(a_file_that_others_have_is_renamed_with_its_stub),
 		TEST(a_file_without_a_name_takes_part),
 		TEST(a_change_from_outside_is_seen_and_accepted),
 		TEST(files_on_two_file_systems_commit_together),
