@@ -39,6 +39,7 @@ CRASH_libs	:= $(patsubst %.c,%.so,$(wildcard tests/crash/lib*.c))
 TESTS_crash	:= $(filter-out $(CRASH_libs:.so=),$(patsubst %.c,%,$(wildcard tests/crash/*.c)))
 TESTS_bad	:= $(patsubst %.c,%,$(wildcard tests/bad/*.c))
 EXPLORE_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/explore/*.c))
+FAULTS_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/faults/*.c))
 FSX_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/fsx/*.c))
 CHAOS_objs	:= $(patsubst %.c,$(B)/%.o,$(wildcard tests/chaos/*.c))
 TESTS_bench	:= $(patsubst %.c,%,$(wildcard tests/bench/*.c))
@@ -53,7 +54,7 @@ LIBS_cli	:= -lunwind -ldl -lsmartcols -ljson-c
 LIBS_test	:= -lcmocka -lunwind -ldl
 SO_LDFLAGS	:= -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--as-needed -Wl,--exclude-libs,ALL
 
-.PHONY: all tests help demo check bench asan tsan map programs crash fuzz matrix soak install uninstall clean
+.PHONY: all tests help demo check bench asan tsan map programs crash faults fuzz matrix soak install uninstall clean
 .DELETE_ON_ERROR:
 all: $(B)/libtxmap.so $(B)/txmap
 
@@ -163,6 +164,12 @@ $(B)/tests/explore/%.o: tests/explore/%.c $(B)/.flags
 $(B)/tests/explore/explore: $(EXPLORE_objs) $(OBJ_$(B)_policy) $(OBJ_$(B)_core) $(B)/tests/lib/box.o
 	@echo '  LD  $@'
 	$(Q)$(CC) -pthread $(LDFLAGS) -o $@ $^ -lunwind -ldl
+$(B)/tests/faults/%.o: tests/faults/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(INC_policy) -Icore -Itests/lib $(ALL_CFLAGS) -c -o $@ $<
+$(B)/tests/faults/faults: $(FAULTS_objs) $(OBJ_$(B)_policy) $(OBJ_$(B)_core) $(B)/tests/lib/faulty_sys.o
+	@echo '  LD  $@'
+	$(Q)$(CC) -pthread $(LDFLAGS) -o $@ $^ -lunwind -ldl
 $(B)/tests/chaos/%.o: tests/chaos/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -c -o $@ $<
@@ -191,7 +198,7 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 	$(Q)$(CC) -Icore/api $(PLAIN_CFLAGS) -shared -fPIC -Wl,-z,defs -o $@ $<
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
-		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx tests/explore/explore \
+		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx tests/explore/explore tests/faults/faults \
 		tests/chaos/chaos tests/matrix/confine) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
@@ -202,7 +209,7 @@ tests: all $(PLAIN_tests)
 
 check: ; @scripts/deps build check
 	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests) $(FUZZERS:%=$(B)/fuzz/%)
-	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash fuzz chaos matrix
+	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash faults fuzz chaos matrix
 
 asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
@@ -213,6 +220,8 @@ programs: ; @scripts/deps build check programs
 	@full=1 scripts/run-tests programs
 crash: tests
 	@states=1000000 subsets=10 scripts/run-tests crash
+faults: $(B)/tests/faults/faults
+	@$< && $< --group
 fuzz: ; @scripts/deps build check
 	@$(MAKE) --no-print-directory $(FUZZERS:%=$(B)/fuzz/%)
 	@for f in $(FUZZERS); do echo "$$f: $(time) s"; tests/fuzz/run.sh $$f $(time) || exit 1; done
@@ -257,6 +266,7 @@ help:
 	@echo 'make tsan       the core tests with ThreadSanitizer'
 	@echo 'make programs   only the real programs, more of them and with larger counts'
 	@echo 'make crash      only the crash tests: programs killed, and 10^6 disks as power cuts leave them'
+	@echo 'make faults     every host call of a workload fails in its turn, with every error, once and for ever'
 	@echo 'make fuzz       10 minutes (time=600) of libFuzzer for each of: $(FUZZERS)'
 	@echo 'make matrix     the preload tests as root and user, with uffd, segv, userfaultfd denied, and for user mode only'
 	@echo 'make soak       10^4 forks, 10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'

@@ -6,15 +6,19 @@ static _Atomic uint64_t kinds;
 static _Atomic unsigned nth, how, ncalls;
 static _Atomic int err;
 static _Atomic bool failed;
+static _Thread_local bool is_mine;
+static void (*tell)(enum faulty_kind kind, unsigned n);
 
 /* Count the call; is it its turn? */
 static bool is_due(enum faulty_kind kind)
 {
 	unsigned n;
 
-	if (!(kinds & 1ull << kind))
+	if (!(kinds & 1ull << kind) || (how & FAULTY_MINE && !is_mine))
 		return false;
 	n = ++ncalls;
+	if (tell)
+		tell(kind, n);
 	if (!nth || (how & FAULTY_FOR_EVER ? n < nth : n != nth))
 		return false;
 	failed = true;
@@ -28,6 +32,20 @@ static bool is_due(enum faulty_kind kind)
 	}
 FAULTY_CALLS(X)
 #undef X
+
+static ssize_t faulty_read(int fd, void *buf, size_t len)
+{
+	if (!is_due(FAULTY_read))
+		return vm_sys_linux.read(fd, buf, len);
+	return how & FAULTY_SHORT ? vm_sys_linux.read(fd, buf, len > 1 ? len / 2 : len) : -err;
+}
+
+static ssize_t faulty_pread(int fd, void *buf, size_t len, off_t off)
+{
+	if (!is_due(FAULTY_pread))
+		return vm_sys_linux.pread(fd, buf, len, off);
+	return how & FAULTY_SHORT ? vm_sys_linux.pread(fd, buf, len > 1 ? len / 2 : len, off) : -err;
+}
 
 static ssize_t faulty_write(int fd, const void *buf, size_t len)
 {
@@ -76,6 +94,8 @@ __attribute__((constructor)) static void make_table(void)
 #define X(ret, name, decl, args) table.name = faulty_##name;
 	FAULTY_CALLS(X)
 #undef X
+	table.read = faulty_read;
+	table.pread = faulty_pread;
 	table.write = faulty_write;
 	table.pwrite = faulty_pwrite;
 	table.pwritev = faulty_pwritev;
@@ -95,6 +115,7 @@ void faulty_arm(uint64_t kinds_, unsigned nth_, int err_, unsigned how_)
 	nth = nth_;
 	err = err_;
 	how = how_;
+	is_mine = true;
 	ncalls = 0;
 	failed = false;
 	kinds = kinds_;
@@ -105,6 +126,29 @@ unsigned faulty_disarm(void)
 {
 	faulty_use(&vm_sys_linux);
 	return ncalls;
+}
+
+void faulty_tell(void (*fn)(enum faulty_kind kind, unsigned n))
+{
+	tell = fn;
+}
+
+const char *faulty_name(enum faulty_kind kind)
+{
+	static const char *const names[] = {
+#define X(ret, name, decl, args) [FAULTY_##name] = #name,
+		FAULTY_CALLS(X)
+#undef X
+			[FAULTY_read] = "read",
+		[FAULTY_pread] = "pread",
+		[FAULTY_write] = "write",
+		[FAULTY_pwrite] = "pwrite",
+		[FAULTY_pwritev] = "pwritev",
+		[FAULTY_mmap] = "mmap",
+		[FAULTY_mremap] = "mremap",
+	};
+
+	return names[kind];
 }
 
 bool faulty_has_failed(void)

@@ -11,15 +11,17 @@
 /* name, argument list, arguments; all return a number. */
 #define FAULTY_CALLS(X)                                                                                      \
 	X(int, openat, (int a, const char *b, int c, mode_t d), (a, b, c, d))                                \
-	X(ssize_t, read, (int a, void *b, size_t c), (a, b, c))                                              \
 	X(ssize_t, preadv, (int a, const struct iovec *b, int c, off_t d), (a, b, c, d))                     \
-	X(ssize_t, pread, (int a, void *b, size_t c, off_t d), (a, b, c, d))                                 \
 	X(int, fsync, (int a), (a))                                                                          \
 	X(int, fdatasync, (int a), (a))                                                                      \
 	X(int, ftruncate, (int a, off_t b), (a, b))                                                          \
 	X(int, fallocate, (int a, int b, off_t c, off_t d), (a, b, c, d))                                    \
 	X(off_t, lseek, (int a, off_t b, int c), (a, b, c))                                                  \
 	X(int, fstat, (int a, struct stat *b), (a, b))                                                       \
+	X(int, statx, (int a, unsigned b, struct statx *c), (a, b, c))                                       \
+	X(int, fstatfs, (int a, struct statfs *b), (a, b))                                                   \
+	X(int, faccessat, (int a, const char *b, int c), (a, b, c))                                          \
+	X(int, mkdirat, (int a, const char *b, mode_t c), (a, b, c))                                         \
 	X(int, fstatat, (int a, const char *b, struct stat *c, int d), (a, b, c, d))                         \
 	X(int, fchown, (int a, uid_t b, gid_t c), (a, b, c))                                                 \
 	X(int, fchmod, (int a, mode_t b), (a, b))                                                            \
@@ -43,7 +45,9 @@ enum faulty_kind {
 #define X(ret, name, decl, args) FAULTY_##name,
 	FAULTY_CALLS(X)
 #undef X
-		FAULTY_write,
+		FAULTY_read,
+	FAULTY_pread,
+	FAULTY_write,
 	FAULTY_pwrite,
 	FAULTY_pwritev,
 	FAULTY_mmap,
@@ -55,13 +59,17 @@ enum faulty_kind {
 
 /* How it fails. */
 #define FAULTY_FOR_EVER 1u /* this one and all later ones of the kinds */
-#define FAULTY_SHORT	2u /* a write (not the vectored one) writes half and says so: no error */
+#define FAULTY_SHORT	2u /* a read or write (not a vectored one) does half and says so: no error */
 #define FAULTY_TORN	4u /* a write writes half and then fails */
+#define FAULTY_MINE	8u /* only calls of the thread that armed are counted, and fail */
 
 /* kinds: bits; nth counts from 1, 0: only count; err: positive. */
 void faulty_arm(uint64_t kinds, unsigned nth, int err, unsigned how);
 /* Back to vm_sys_linux. Returns the number of calls of the kinds since faulty_arm. */
 unsigned faulty_disarm(void);
+/* Told of each call that is counted, n being its number; NULL: nobody is. */
+void faulty_tell(void (*fn)(enum faulty_kind kind, unsigned n));
+const char *faulty_name(enum faulty_kind kind);
 /* Put another table in use, also while helper threads run. */
 void faulty_use(const struct vm_sys *sys);
 /* Did a call fail (or come short) since faulty_arm? */
