@@ -16,13 +16,15 @@ static pthread_mutex_t *make_mutex(char *m)
 	return mutex;
 }
 
+/* Or the test ends here. Not by pthread_mutex_timedlock, of which TSan does not know that it can be so. */
 static int lock_within_seconds(pthread_mutex_t *mutex)
 {
-	struct timespec until = {0};
+	int err;
 
-	(void)clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 20;
-	return pthread_mutex_timedlock(mutex, &until);
+	(void)alarm(20);
+	err = pthread_mutex_lock(mutex);
+	(void)alarm(0);
+	return err;
 }
 
 static void must_be_left_by_a_dead_owner(pthread_mutex_t *mutex)
