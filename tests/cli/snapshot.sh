@@ -22,7 +22,6 @@ refused() { # PATTERN [STATUS]: one line, and nothing happened
 claim 'with nobody and no file there is no target'
 run "$txmap" snapshot --path 'x*.dat' out; is 3; errs 'x\*\.dat'
 run "$txmap" snapshot 1 out; is 3; errs 'pid 1 '
-run "$txmap" snapshot --all out; is 3
 
 claim 'wrong usage is status 2'
 run "$txmap" snapshot; is 2
@@ -56,7 +55,7 @@ json "d['ok'] and len(d['results']) == 1 and d['results'][0]['pid'] == $pid and 
 claim 'a directory takes the name of the file; a relative OUT is taken from the current directory of the command'
 mkdir -p d/sub
 (cd d && run "$txmap" snapshot --path ../a.dat sub; is 0); holds d/sub/a.dat two
-(cd d && run "$txmap" snapshot --all ./b; is 0); holds d/b two
+(cd d && run "$txmap" snapshot "$pid" ./b; is 0); holds d/b two
 run "$txmap" snapshot --path a.dat d/nix/b; refused 'ENOENT'
 run "$txmap" snapshot --path a.dat d/b/c; refused 'ENOTDIR'
 run "$txmap" snapshot --path a.dat new/; refused 'EISDIR'
@@ -116,12 +115,12 @@ order 'store end'
 run "$txmap" snapshot --path a.dat d/m; is 0; holds d/m end
 
 claim 'status says when file and journal agree on disk'
-run "$txmap" status; says 'RECOVERY ON DISK PATH'; says ' yes +/.*a.dat'
+run "$txmap" status "$pid"; says 'RECOVERY ON DISK PATH'; says ' yes +/.*a.dat'
 run "$txmap" commit "$pid"; is 0
-run "$txmap" status; says ' no +/.*a.dat'
-run "$txmap" status --json; json 'd["processes"][0]["files"][0]["on_disk"] is False'
+run "$txmap" status "$pid"; says ' no +/.*a.dat'
+run "$txmap" status --json "$pid"; json 'd["processes"][0]["files"][0]["on_disk"] is False'
 for i in $(seq 100); do # until the journal is idle for three seconds
-	run "$txmap" status
+	run "$txmap" status "$pid"
 	grep -q ' yes ' .out && break
 	sleep 0.1
 done
@@ -191,7 +190,7 @@ run "$txmap" snapshot "$pid" out2; refused '2 files go into a directory'
 run "$txmap" snapshot "$pid" f; is 0; says '^files 2 +instants 2 '
 holds f/b.dat onenew; holds b.dat "one   "
 run "$txmap" snapshot "$pid" f; is 1; errs EEXIST
-run "$txmap" snapshot --force --all f; is 0
+run "$txmap" snapshot --force "$pid" f; is 0
 run "$txmap" snapshot --path '**/b.dat' f --force; refused 'have one name'
 rm -rf d f; mkdir f
 claim 'files that nobody has come along'
@@ -207,17 +206,17 @@ stop
 claim 'files of a group are copied at one instant'
 rm -rf f; mkdir f
 cat >group.py <<'PY'
-import mmap, os, struct, sys, threading
+import ctypes, mmap, os, sys, threading
 maps = []
 for name in sys.argv[1:]:
     maps.append(mmap.mmap(os.open(name, os.O_RDWR), 0))
+words = [ctypes.c_uint64.from_buffer(m, 64) for m in maps]
 stop = False
 def run():
     n = 0
     while not stop:
         n += 1
-        for m in maps:
-            struct.pack_into("<Q", m, 64, n)
+        for w in words: w.value = n
         if n % 20 == 0: maps[0].flush()
 t = threading.Thread(target=run)
 t.start()
