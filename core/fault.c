@@ -22,7 +22,7 @@
 /* The same touch again and again, though nothing was missing, is a fault after all. */
 #define MAX_REPEATS 10000u
 static __thread uintptr_t last_addr;
-static __thread uint32_t repeats;
+static __thread uint16_t repeats;
 
 void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint64_t *ret_stop)
 {

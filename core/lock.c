@@ -8,7 +8,7 @@
 #include <time.h>
 
 /* Ranks this thread holds, bit per rank. */
-static __thread uint32_t held;
+static __thread uint8_t held;
 
 static struct vm_lock_hook hook;
 
