@@ -21,8 +21,8 @@
 
 /* The same touch again and again, though nothing was missing, is a fault after all. */
 #define MAX_REPEATS 10000u
-static __thread uintptr_t last_addr;
 static __thread uint16_t repeats;
+static __thread uintptr_t last_addr;
 
 void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint64_t *ret_stop)
 {
