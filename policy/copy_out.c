@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
@@ -222,6 +223,8 @@ static int copy_extent(struct pol_copy_out *c, uint64_t off, uint64_t stop, uint
 
 int pol_copy_out_base(struct pol_copy_out *c, uint64_t len)
 {
+	/* what has no place on the disk yet is not seen as data by every file system at every moment */
+	struct fiemap flush = {.fm_length = len, .fm_flags = FIEMAP_FLAG_SYNC};
 	uint64_t off = 0, start, stop;
 	int err;
 
@@ -229,6 +232,9 @@ int pol_copy_out_base(struct pol_copy_out *c, uint64_t len)
 	c->reflinked = !vm_sys->ioctl(c->fd, FICLONE, (void *)(intptr_t)*c->from);
 	c->what = "resize";
 	err = vm_sys->ftruncate(c->fd, (off_t)len);
+	if (!c->reflinked)
+		(void)vm_sys->ioctl(*c->from, FS_IOC_FIEMAP,
+				    &flush); /* who cannot do it has no extents to tell of */
 	while (!err && !c->reflinked && off < len) {
 		start = off;
 		stop = len;
