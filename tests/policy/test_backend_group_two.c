@@ -267,6 +267,65 @@ static void what_nobody_can_reach_keeps_the_journal(void **state)
 	assert_clean();
 }
 
+/* It was not brought in place while it could not be reached: then the journal must not start over later, either. */
+static void a_file_that_comes_back_too_late_gets_its_commits_by_recovery(void **state)
+{
+	struct pol_journal_report rep;
+	char away[400];
+
+	(void)state;
+	start(&one, 3);
+	start(&two, 4);
+	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
+	assert_int_equal(tell(&one, LAZY, '5'), 0);
+	stop(&one);
+	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
+	assert_int_equal(rename(file[0].path, away), 0);
+	assert_int_equal(tell(&two, COMMIT, '6'), 0);
+	assert_int_equal(rename(away, file[0].path), 0);
+	assert_int_equal(try_live(0), -EUCLEAN); /* its content is not what was committed */
+	assert_int_equal(tell(&two, COMMIT, '7'), 0);
+	assert_int_equal(tell(&two, END, 0), 0);
+	assert_int_equal(byte_of(file[0].path), 'a');
+	assert_int_equal(pol_journal_recover(file[0].path, NULL, NULL, NULL, &rep), 0);
+	assert_int_equal(byte_of(file[0].path), '5');
+	assert_int_equal(byte_of(file[2].path), '7');
+	assert_clean();
+}
+
+static int sync_and_die(int fd)
+{
+	(void)fd;
+	_exit(7);
+}
+
+/* It was on the disk, and nobody saw it. */
+static void what_a_killed_child_did_not_finish_does_not_come_back(void **state)
+{
+	struct pol_journal_report rep;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	for (unsigned i = 0; i < NFILES; i++)
+		go_live(i);
+	commit(7, '1');
+	pid = fork();
+	if (!pid) {
+		quick.fdatasync = sync_and_die;
+		(void)try_commit(7, '2', VM_COMMIT_DURABLE);
+		_exit(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), 7);
+	assert_int_equal(ops->mend(&file[2].f), 0);
+	assert_loads(0);
+	crash_all();
+	assert_int_equal(pol_journal_recover(file[1].path, NULL, NULL, NULL, &rep), 0);
+	for (unsigned i = 0; i < NFILES; i++)
+		assert_int_equal(byte_of(file[i].path), '1');
+}
+
 /* Of a file whose process was killed, while others of the group live. */
 static void who_opens_a_file_sees_what_a_killed_process_committed(void **state)
 {
@@ -412,6 +471,8 @@ int main(void)
 		TWO(a_lazy_commit_of_another_process_is_brought_in_place_by_name),
 		TWO(what_only_the_other_process_can_reach_is_left_to_it),
 		TWO(what_nobody_can_reach_keeps_the_journal),
+		TWO(a_file_that_comes_back_too_late_gets_its_commits_by_recovery),
+		TWO(what_a_killed_child_did_not_finish_does_not_come_back),
 		TWO(who_opens_a_file_sees_what_a_killed_process_committed),
 		TWO(a_reader_sees_what_a_killed_process_committed),
 		TWO(a_reader_beside_a_writer_looks_into_the_groups_journal),
