@@ -17,6 +17,7 @@
 
 #define CHUNK	  (8u << 20)
 #define BUF_LEN	  (1u << 20)
+#define HOLE	  (64u << 10)
 #define MAX_RACES 100 /* copies to the same name that come and go while ours begins */
 
 /* ---- its name ---- */
@@ -175,7 +176,25 @@ static int open_copy(struct pol_copy_out *c)
 
 /* ---- its content ---- */
 
-/* The kernel could not do it: by hand. */
+static bool is_zeros(const char *buf, size_t len)
+{
+	return !buf[0] && !memcmp(buf, buf + 1, len - 1);
+}
+
+/* What is not zeros of len bytes, as they are at off, into a hole. */
+static int write_into_hole(struct pol_copy_out *c, const char *buf, size_t len, uint64_t off)
+{
+	int err = 0;
+
+	for (size_t at = 0, n; !err && at < len; at += n) {
+		n = len - at < HOLE ? len - at : HOLE;
+		if (!is_zeros(buf + at, n))
+			err = vm_sys_pwrite_full(c->fd, buf + at, n, (off_t)(off + at));
+	}
+	return err;
+}
+
+/* The kernel cannot do it: by hand. Where no extents are known, what is zeros may be a hole, and becomes one. */
 static int copy_by_hand(struct pol_copy_out *c, uint64_t off, uint64_t stop)
 {
 	int err = 0;
@@ -195,7 +214,7 @@ static int copy_by_hand(struct pol_copy_out *c, uint64_t off, uint64_t stop)
 		err = vm_sys_pread_full(*c->from, c->buf, n, (off_t)off);
 		if (!err) {
 			c->what = "write";
-			err = vm_sys_pwrite_full(c->fd, c->buf, n, (off_t)off);
+			err = write_into_hole(c, c->buf, n, off);
 		}
 		off += n;
 	}
@@ -209,7 +228,7 @@ static int copy_extent(struct pol_copy_out *c, uint64_t off, uint64_t stop, uint
 	while (!err && off < stop) {
 		uint64_t end = stop - off < CHUNK ? stop : off + CHUNK;
 		off_t from = (off_t)off, to = from;
-		ssize_t n = vm_sys->copy_file_range(*c->from, &from, c->fd, &to, end - off);
+		ssize_t n = c->by_hand ? 0 : vm_sys->copy_file_range(*c->from, &from, c->fd, &to, end - off);
 
 		/* a true error comes again; 0: it became shorter, or it is a file of a kind of its own */
 		if (n <= 0)
@@ -226,15 +245,15 @@ int pol_copy_out_base(struct pol_copy_out *c, uint64_t len)
 	/* what has no place on the disk yet is not seen as data by every file system at every moment */
 	struct fiemap flush = {.fm_length = len, .fm_flags = FIEMAP_FLAG_SYNC};
 	uint64_t off = 0, start, stop;
-	int err;
+	int err = vm_sys->ftruncate(c->fd, 0); /* of one that was made before */
 
-	c->what = "share blocks";
-	c->reflinked = !vm_sys->ioctl(c->fd, FICLONE, (void *)(intptr_t)*c->from);
 	c->what = "resize";
+	c->reflinked = false;
+	if (err || !len)
+		return err;
+	c->reflinked = !vm_sys->ioctl(c->fd, FICLONE, (void *)(intptr_t)*c->from);
+	c->by_hand = !c->reflinked && vm_sys->ioctl(*c->from, FS_IOC_FIEMAP, &flush);
 	err = vm_sys->ftruncate(c->fd, (off_t)len);
-	if (!c->reflinked)
-		(void)vm_sys->ioctl(*c->from, FS_IOC_FIEMAP,
-				    &flush); /* who cannot do it has no extents to tell of */
 	while (!err && !c->reflinked && off < len) {
 		start = off;
 		stop = len;
@@ -251,18 +270,11 @@ int pol_copy_out_base(struct pol_copy_out *c, uint64_t len)
 static int copy_base(struct vm_copy *copy, uint64_t len)
 {
 	struct pol_copy_out *c = (struct pol_copy_out *)copy; /* its first member */
-	int err = vm_sys->ftruncate(c->fd, 0);
+	bool is_there = pol_backend_file_is_in_place(c->f);
+	int err = pol_copy_out_base(c, is_there ? len : 0);
 
-	c->reflinked = false;
-	c->what = err ? "resize" : NULL;
-	if (err || !len)
-		return err;
-	if (pol_backend_file_is_in_place(c->f))
-		err = pol_copy_out_base(c, len);
-	else
-		err = 1;
-	c->what = err < 0 ? c->what : NULL;
-	return err;
+	c->what = err ? c->what : NULL;
+	return err ? err : !is_there;
 }
 
 static int copy_store(struct vm_copy *copy, uint64_t pgoff, size_t npages, const void *buf)

@@ -14,6 +14,7 @@ struct pol_copy_out {
 	const int *from;	    /* home of a descriptor of the file; only its content is used (fixed) */
 	bool replace;		    /* what has its name already (fixed) */
 	bool is_made;		    /* it is there, under the temporary name */
+	bool by_hand;		    /* the file system cannot tell its extents */
 	bool reflinked;		    /* its base shares the file's blocks */
 	const char *what;	    /* what was being done when it failed, or NULL: nothing here did */
 	int fd, dirfd;		    /* the copy, and the directory (homes) */

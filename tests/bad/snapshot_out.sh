@@ -81,6 +81,14 @@ t_full() {
 	order 'truncate 1M' ok
 	txmap snapshot "$pid" "$dir/full/out"; is 0; cmp -s full/out <(head -c 1M /dev/zero | tr '\0' y) || bad 'it is something else'
 	stop
+	claim 'holes of a file system that cannot tell its extents'
+	rm full/out; truncate -s 64M full/b.dat; printf data | dd of=full/b.dat bs=1 seek=40M conv=notrunc 2>/dev/null
+	start; order "open $dir/full/b.dat" ok; order 'map 0' ok; order 'store 20M one' ok
+	txmap snapshot "$pid" "$dir/full/out"; is 0; holds full/out data $((40 << 20)); holds full/out one $((20 << 20))
+	[ "$(stat -c %s full/out)" = 67108864 ] || bad "it has $(stat -c %s full/out) bytes"
+	stop
+	txmap snapshot --path full/b.dat "$dir/full/out" --force; is 0; same full/b.dat full/out
+	rm full/b.dat
 	claim 'the command, too'
 	rm full/out
 	make_file b.dat x 5M
