@@ -292,9 +292,10 @@ bool work_goes_on(struct work_run *w)
 	struct version next = {0};
 	bool ok;
 
-	for (unsigned i = 0; i < w->npaths; i++) {
+	for (unsigned i = 0; i < w->npaths; i++)
 		if (!box_has(w->path[i]))
 			return true; /* whoever made it must make it again */
+	for (unsigned i = 0; i < w->npaths; i++) {
 		next.f[i] = (struct content){true, VM_BLKSIZE + 77, calloc(1, WORK_SIZE_MAX)};
 		work_must(next.f[i].bytes != NULL, "calloc");
 		work_store(w, &next.f[i], 0, next.f[i].size);

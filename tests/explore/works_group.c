@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The workloads of a group: two files that are there, and one in another directory that is made on the way. */
+#include "backend_file.h"
 #include "record.h"
 #include "vm_sys.h"
 #include "work_priv.h"
@@ -105,6 +106,27 @@ void work_run_group_lives(struct work_run *w)
 				w->f = &w->file[f];
 		if (w->is_open[w->f - w->file])
 			commit_any(w, lazily(w, 3));
+	}
+	shut_all(w);
+}
+
+/* A journal so small that it wraps, on a disk that is full for a time. */
+void work_run_group_wrap(struct work_run *w)
+{
+	for (unsigned i = A; i <= B; i++)
+		work_open(w, i);
+	commit_any(w, VM_COMMIT_DURABLE);
+	pol_file_priv(w->f)->to->limit = 16 << 10;
+	make_c(w);
+	work_open(w, C);
+	for (unsigned i = 0; i < 4; i++) {
+		commit_any(w, lazily(w, 2));
+		record_room(work_below(w, 6 << 10));
+		commit_any(w, lazily(w, 3));
+		if (work_below(w, 2))
+			work_checkpoint(w);
+		record_room(UINT64_MAX);
+		commit_any(w, lazily(w, 2));
 	}
 	shut_all(w);
 }
