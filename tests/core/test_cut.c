@@ -66,7 +66,7 @@ static void a_commit_holds_one_instant_of_three_files(struct rig *r)
 	struct crew c = {.npages = 18,
 			 .nwriters = 3,
 			 .ncuts = 60,
-			 .nice = 5,
+
 			 .w = {[1] = {.how = BY_WRITE}, [2] = {.how = BY_READ}}};
 
 	crew_open(&c, r, 3);
@@ -75,7 +75,7 @@ static void a_commit_holds_one_instant_of_three_files(struct rig *r)
 
 static void a_commit_keeps_the_order_between_threads_over_files(struct rig *r)
 {
-	struct crew c = {.npages = 4, .nwriters = 4, .ncuts = 40, .nice = 5, .chained = true};
+	struct crew c = {.npages = 4, .nwriters = 4, .ncuts = 40, .chained = true};
 
 	crew_open(&c, r, 4);
 	crew_check_cuts(&c);

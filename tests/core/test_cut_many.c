@@ -19,7 +19,7 @@ static void check_many(struct rig *r, unsigned nfiles)
 {
 	struct crew c = {.npages = 12,
 			 .nwriters = 3,
-			 .nice = 5,
+			 .in_bursts = true,
 			 .ncuts = ncuts(),
 			 .w = {{.how = BY_STORE}, {.how = BY_READ}, {.how = BY_PREAD}}};
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "crew.h"
 #include <sched.h>
-#include <sys/resource.h>
 
 static uint64_t off_of(const struct crew *c, unsigned writer, uint64_t pg)
 {
@@ -110,19 +109,28 @@ static void put(struct writer *w, uint64_t pg, uint64_t value)
 	}
 }
 
-static struct crew *begin_work(struct writer *w)
+/* Rounds of a burst: half a millisecond or so. */
+static unsigned burst_of(const struct writer *w)
+{
+	return w->how == BY_STORE ? 2000 : 30;
+}
+
+static void rest(struct writer *w, uint32_t *seen)
 {
 	struct crew *c = w->crew;
 
-	if (c->nice)
-		(void)setpriority(PRIO_PROCESS, (id_t)gettid(), c->nice); /* only makes the test slower */
-	return c;
+	if (!c->in_bursts || w->rounds % burst_of(w))
+		return;
+	while (*seen == __atomic_load_n(&c->turn, __ATOMIC_ACQUIRE))
+		vm_wait(&c->turn, *seen, VM_FOREVER);
+	*seen = __atomic_load_n(&c->turn, __ATOMIC_ACQUIRE);
 }
 
 static void *writer_main(void *arg)
 {
 	struct writer *w = arg;
-	struct crew *c = begin_work(w);
+	struct crew *c = w->crew;
+	uint32_t seen = 0;
 
 	while (!__atomic_load_n(&c->stop, __ATOMIC_RELAXED)) {
 		for (uint64_t pg = 0; pg < c->npages; pg++) {
@@ -131,6 +139,7 @@ static void *writer_main(void *arg)
 				(void)sched_yield();
 		}
 		w->rounds++;
+		rest(w, &seen);
 	}
 	return NULL;
 }
@@ -139,7 +148,7 @@ static void *writer_main(void *arg)
 static void *chain_main(void *arg)
 {
 	struct writer *w = arg;
-	struct crew *c = begin_work(w);
+	struct crew *c = w->crew;
 
 	while (!__atomic_load_n(&c->stop, __ATOMIC_RELAXED)) {
 		w->rounds = w->no ? get_acquire(crew_at(c, 0, w->no - 1)) : w->rounds + 1;
@@ -166,6 +175,7 @@ void crew_start(struct crew *c)
 void crew_stop(struct crew *c)
 {
 	__atomic_store_n(&c->stop, true, __ATOMIC_RELAXED);
+	vm_wake(&c->turn);
 	for (unsigned i = 0; i < c->nwriters; i++) {
 		assert_int_equal(pthread_join(c->w[i].thread, NULL), 0);
 		close_source(&c->w[i]);
@@ -269,6 +279,7 @@ void crew_check_cuts(struct crew *c)
 		uint64_t seen = get_acquire(crew_at(c, 0, 0));
 		bool between = false;
 
+		vm_wake(&c->turn);
 		while (get_acquire(crew_at(c, 0, 0)) == seen) /* nobody starves */
 			(void)sched_yield();
 		rig_commit_set(&c->s);

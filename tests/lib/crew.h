@@ -39,8 +39,9 @@ struct crew {
 	uint64_t most_ahead; /* the first page's counter of the last one's: 1, or anything if chained */
 	bool chained;	     /* a writer stores what it reads in its page from the writer before it */
 	bool is_slow;
-	int nice;  /* of the writers: more of them than processors, and who commits would wait for its turn */
-	bool stop; /* (atomic) */
+	bool in_bursts; /* they store for about as long as a commit takes, and then wait for the next */
+	uint32_t turn;	/* of the bursts (atomic, futex) */
+	bool stop;	/* (atomic) */
 	struct writer w[MAX_WRITERS];
 };
 
