@@ -252,7 +252,8 @@ enum { NPAGES = 256 };
 
 struct storer {
 	char *m[2];
-	bool stop; /* (atomic) */
+	bool stop;	   /* (atomic) */
+	bool is_elsewhere; /* a process does it */
 };
 
 /* Page 0, 1, ... get 1, then all of them 2, ...; odd ones in the second file, if there is one. */
@@ -273,13 +274,14 @@ static void check_instants(struct rig *r, struct vm_fileh **h, struct storer *s,
 	struct vm_copy *vm[2];
 	pthread_t thread;
 
-	for (unsigned pg = 0; pg < NPAGES; pg++)
+	for (unsigned pg = 0; pg < NPAGES && !s->is_elsewhere; pg++)
 		put_release(s->m[pg % 2] + pg * VM_PAGE + 8, 0);
 	for (unsigned i = 0; i < n; i++) {
 		copy_init(&c[i], r, NPAGES, false); /* any file */
 		vm[i] = &c[i].vm;
 	}
-	assert_int_equal(pthread_create(&thread, NULL, store_in_order, s), 0);
+	if (!s->is_elsewhere)
+		assert_int_equal(pthread_create(&thread, NULL, store_in_order, s), 0);
 	for (unsigned i = 0; i < (rig_is_tsan() ? 8 : 30); i++) {
 		uint64_t first, last = UINT64_MAX, now;
 
@@ -295,7 +297,8 @@ static void check_instants(struct rig *r, struct vm_fileh **h, struct storer *s,
 			rig_commit(h[i % n]);
 	}
 	__atomic_store_n(&s->stop, true, __ATOMIC_RELAXED);
-	assert_int_equal(pthread_join(thread, NULL), 0);
+	if (!s->is_elsewhere)
+		assert_int_equal(pthread_join(thread, NULL), 0);
 	for (unsigned i = 0; i < n; i++)
 		copy_free(&c[i]);
 }
@@ -329,6 +332,27 @@ static void copies_of_several_files_are_one_instant(struct rig *r)
 	s.m[0] = rig_map(h[0], 0, NPAGES);
 	s.m[1] = rig_map(h[1], 0, NPAGES);
 	check_instants(r, h, &s, 2);
+}
+
+static void a_copy_is_one_instant_beside_another_process(struct rig *r)
+{
+	struct storer *s = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	assert_ptr_not_equal(s, MAP_FAILED);
+	rig_open(r, NPAGES * VM_PAGE);
+	s->m[0] = s->m[1] = rig_map(r->h, 0, NPAGES);
+	for (unsigned pg = 0; pg < NPAGES; pg++)
+		put_release(s->m[0] + pg * VM_PAGE + 8, 0);
+	pid = rig_fork();
+	if (!pid) {
+		(void)store_in_order(s);
+		_exit(0);
+	}
+	s->is_elsewhere = true;
+	check_instants(r, &r->h, s, 1);
+	assert_int_equal(rig_reap(pid), 0);
+	assert_int_equal(munmap(s, VM_PAGE), 0);
 }
 
 static void what_another_process_stored_is_in_the_copy(struct rig *r)
@@ -373,6 +397,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_copy_that_fails_leaves_everything_as_it_was),
 	RIG_BOTH(a_copy_is_one_instant_beside_threads_and_commits),
 	RIG_BOTH(copies_of_several_files_are_one_instant),
+	RIG_BOTH(a_copy_is_one_instant_beside_another_process),
 	RIG_BOTH(what_another_process_stored_is_in_the_copy),
 };
 RIG_MAIN(cases)
