@@ -11,21 +11,17 @@
  * durable, none that was said to have failed. Its journal is gone, check never called it damaged, and it can
  * be gone on with.
  */
-#include "backend_file_group.h"
 #include "box.h"
+#include "look.h"
 #include "pol.h"
 #include "record.h"
 #include "vm_sys.h"
-#include "work.h"
 
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define MAX_DEPTH     3
 #define NSAMPLES      24u  /* subsets at a point where there are too many for all of them */
@@ -38,12 +34,6 @@ static struct {
 	unsigned subsets;
 	const char *only;
 } arg = {20000, 1, 6, NULL};
-
-/* Which versions may be seen. */
-struct allowed {
-	unsigned low, high;
-	bool failed[WORK_VERSIONS + 1];
-};
 
 /* A crash of a recorded run, as far as it is explored. */
 struct place {
@@ -106,81 +96,25 @@ static void violation(const struct place *p, const struct part *part, const char
 	exit(1);
 }
 
-/* The version that the files are, of those they may be; or -1. */
-static int version_in(const struct allowed *ok)
-{
-	for (unsigned v = ok->high + 1; v-- > ok->low;) {
-		unsigned i = 0;
-
-		while (i < run.npaths && !ok->failed[v] && work_is_content(&run.version[v].f[i], run.path[i]))
-			i++;
-		if (i == run.npaths)
-			return (int)v;
-	}
-	return -1;
-}
-
-static bool has_journal(const char *path)
-{
-	char journal[300];
-	const char *name = strrchr(path, '/') + 1;
-
-	(void)snprintf(journal, sizeof(journal), "%.*s.%s.txmap", (int)(name - path), path, name);
-	return box_has(journal);
-}
-
-/* A crash before there was a stub leaves it behind, empty, and nothing leads to it; and one before a new generation
- * names its files makes it stay until the next one has ended. */
-static bool group_has_commits(void)
-{
-	int fd = *run.group ? open(run.group, O_RDWR | O_CLOEXEC) : -1;
-	bool has = fd >= 0 && pol_group_holds_commits(fd);
-
-	if (fd >= 0)
-		close(fd);
-	return has;
-}
-
-/* Check and recover them one after the other, beginning with any. Of a group the first one does it for all. */
-static void recover(const struct place *p, const struct part *part)
-{
-	struct pol_journal_report rep;
-	unsigned first = (unsigned)below(run.npaths);
-
-	for (unsigned n = 0; n < run.npaths; n++) {
-		const char *path = run.path[(first + n) % run.npaths];
-		int err;
-
-		if (!box_has(path)) /* it was made, but its name was not on the disk yet */
-			continue;
-		err = pol_journal_check(path, NULL, &rep);
-		if (err || rep.state == POL_JOURNAL_DAMAGED || rep.state == POL_JOURNAL_FOREIGN)
-			violation(p, part, rep.text);
-		if (pol_journal_recover(path, NULL, NULL, NULL, &rep))
-			violation(p, part, rep.text);
-		if (has_journal(path))
-			violation(p, part, "the journal is still there");
-	}
-	if (group_has_commits())
-		violation(p, part, "the group's journal still holds commits");
-}
-
 static void examine(const struct place *p, const struct disk *d, const struct part *part)
 {
 	bool nests = p->depth + 1 < MAX_DEPTH && below(NESTED_EVERY) == 0;
 	struct trace t = {0};
+	const char *wrong;
 	int v;
 
 	disk_put(d, dir);
 	nstates++;
 	if (nests)
 		record_start(dir, d, &t);
-	recover(p, part);
+	wrong = look_recover(&run, (unsigned)below(run.npaths));
 	record_stop();
-	v = version_in(&p->ok);
+	if (wrong)
+		violation(p, part, wrong);
+	v = look_version(&run, &p->ok);
 	if (v < 0)
 		violation(p, part, "the files are no version that they may be");
-	if (below(GOES_ON_EVERY) == 0 && (!work_goes_on(&run) || group_has_commits()))
+	if (below(GOES_ON_EVERY) == 0 && !look_goes_on(&run))
 		violation(p, part, "it cannot be gone on with");
 	if (nests) {
 		struct allowed same = {.low = (unsigned)v, .high = (unsigned)v};
