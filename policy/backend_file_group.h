@@ -200,10 +200,11 @@ void pol_group_abort(struct vm_bigfile *f);
 /* Committed size of a member, as of a position. */
 uint64_t pol_group_size(const struct pol_group_member *e, const struct vm_journal_mark *m);
 
-/* ---- backend_file_group.c ---- */
+/* ---- backend_file_group_load.c ---- */
 
-/* Of f, whether it is a member here, or in another process that has it, or in none. */
 int pol_group_file_size(struct vm_bigfile *f, uint64_t *ret_size);
+int pol_group_load(struct vm_bigfile *f, uint64_t pgoff, size_t npages, void *buf);
+int pol_group_nextdata(struct vm_bigfile *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_stop);
 
 /* ---- backend_file_group_recover.c ---- */
 
