@@ -5,7 +5,7 @@
 
 static void a_commit_holds_one_instant_of_a_few_hot_pages(struct rig *r)
 {
-	struct crew c = {.npages = 16, .nwriters = 4, .ncuts = 120};
+	struct crew c = {.npages = 16, .nwriters = 4, .ncuts = 60};
 
 	crew_open(&c, r, 1);
 	crew_check_cuts(&c);
@@ -40,6 +40,7 @@ static void a_commit_holds_one_instant_of_writes_by_the_kernel(struct rig *r)
 	struct crew c = {.npages = 24,
 			 .nwriters = 3,
 			 .ncuts = 100,
+			 .in_bursts = true,
 			 .w = {{.how = BY_WRITE}, {.how = BY_READ}, {.how = BY_STORE}}};
 
 	crew_open(&c, r, 1);
@@ -66,7 +67,7 @@ static void a_commit_holds_one_instant_of_three_files(struct rig *r)
 	struct crew c = {.npages = 18,
 			 .nwriters = 3,
 			 .ncuts = 60,
-
+			 .in_bursts = true,
 			 .w = {[1] = {.how = BY_WRITE}, [2] = {.how = BY_READ}}};
 
 	crew_open(&c, r, 3);

@@ -25,9 +25,9 @@ static void check_many(struct rig *r, unsigned nfiles)
 
 	crew_open(&c, r, nfiles);
 	crew_check_cuts(&c);
-	print_message("%u cuts of %u file%s, 0 torn; %llu rounds of stores, %llu and %llu by the kernel\n",
-		      c.ncuts, nfiles, nfiles > 1 ? "s" : "", (unsigned long long)c.w[0].rounds,
-		      (unsigned long long)c.w[1].rounds, (unsigned long long)c.w[2].rounds);
+	print_message("%u cuts of %u file%s, 0 torn; in the middle of a round: %u of stores, %u of read, %u "
+		      "of pread\n",
+		      c.ncuts, nfiles, nfiles > 1 ? "s" : "", c.w[0].nshown, c.w[1].nshown, c.w[2].nshown);
 }
 
 static void no_cut_of_one_file_is_torn(struct rig *r)

@@ -109,10 +109,10 @@ static void put(struct writer *w, uint64_t pg, uint64_t value)
 	}
 }
 
-/* Rounds of a burst: half a millisecond or so. */
+/* Rounds of a burst: some milliseconds, less of those by the kernel, which take longer. */
 static unsigned burst_of(const struct writer *w)
 {
-	return w->how == BY_STORE ? 2000 : 30;
+	return w->how == BY_STORE ? 10000 : 30;
 }
 
 static void rest(struct writer *w, uint32_t *seen)
@@ -283,8 +283,12 @@ void crew_check_cuts(struct crew *c)
 		while (get_acquire(crew_at(c, 0, 0)) == seen) /* nobody starves */
 			(void)sched_yield();
 		rig_commit_set(&c->s);
-		for (unsigned k = 0; k < nshown(c); k++)
-			between |= crew_check(c, k);
+		for (unsigned k = 0; k < nshown(c); k++) {
+			bool shown = crew_check(c, k);
+
+			c->w[k].nshown += shown;
+			between |= shown;
+		}
 		nbetween += between;
 	}
 	crew_stop(c);

@@ -24,6 +24,7 @@ struct writer {
 	unsigned no;
 	enum crew_how how;
 	uint64_t rounds;  /* complete ones */
+	unsigned nshown;  /* commits that hold a part of a round */
 	int from, to;	  /* BY_READ, BY_PREAD */
 	uint64_t nefault; /* how often the kernel met a protected page */
 };
