@@ -80,6 +80,7 @@ struct pol_group {
 	int life;	 /* the file in the runtime directory, with a lock that says that we live; or -1 */
 	unsigned nusers; /* members here, and those on their way */
 	struct pol_file_priv *members;
+	int holder;	 /* thread of this process that has the group's lock, or 0 (atomic) */
 	unsigned nholds; /* nested */
 	unsigned nparts; /* of the transaction being built */
 	struct pol_group *next;

@@ -10,8 +10,7 @@
 
 bool pol_group_is_held(const struct pol_group *g)
 {
-	return (__atomic_load_n(&g->all->lock.word, __ATOMIC_RELAXED) & FUTEX_TID_MASK) ==
-	       (uint32_t)vm_sys->gettid();
+	return __atomic_load_n(&g->holder, __ATOMIC_RELAXED) == vm_sys->gettid();
 }
 
 static int lock_in_turn(struct pol_group_shared *all)
@@ -74,6 +73,7 @@ int pol_group_hold(struct pol_group *g)
 			g->jpath, pol_errno_name(err));
 		return err;
 	}
+	__atomic_store_n(&g->holder, vm_sys->gettid(), __ATOMIC_RELAXED);
 	g->nholds = 1;
 	forget_parts(g);
 	if (err)
@@ -87,6 +87,8 @@ int pol_group_hold(struct pol_group *g)
 
 void pol_group_let_go(struct pol_group *g)
 {
-	if (!--g->nholds)
-		vm_robust_unlock(&g->all->lock);
+	if (--g->nholds)
+		return;
+	__atomic_store_n(&g->holder, 0, __ATOMIC_RELAXED);
+	vm_robust_unlock(&g->all->lock);
 }

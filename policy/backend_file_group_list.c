@@ -21,6 +21,8 @@ static struct pol_group *groups;
 void pol_group_fork_child(void)
 {
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	for (struct pol_group *g = groups; g; g = g->next)
+		g->holder = 0; /* a thread of the parent's */
 }
 
 static int split(struct pol_group *g)

@@ -45,7 +45,7 @@ static int note(const struct vm_journal_note *n, void *arg)
 		w->nnumbers = n->file + 1;
 	if (!name) {
 		w->nfiles += !f->has_commits;
-		f->has_commits = true;
+		f->has_commits = w->is_commit = true;
 		return 0;
 	}
 	f->dev = name->dev;
@@ -162,6 +162,26 @@ static void close_all(struct pol_group_work *w)
 
 /* ---- the journal ---- */
 
+/* A commit of names only is none. */
+static int read_commits(struct pol_group_work *w)
+{
+	struct vm_frame commit;
+	uint64_t next;
+	int err = 0;
+
+	for (uint64_t off = VM_JOURNAL_START; !err && off < w->scan.end; off = next) {
+		err = vm_frame_find_commit(w->jfd, off, &commit, &next);
+		w->is_commit = false;
+		if (!err)
+			err = vm_journal_notes(w->jfd, off, next, note, w);
+		if (err || !w->is_commit)
+			continue;
+		if (!w->ncommits++)
+			w->first_txid = commit.txid;
+	}
+	return err;
+}
+
 int pol_group_work_prepare(struct pol_group_work *w, const char *jpath, int fd,
 			   struct pol_journal_report *ret)
 {
@@ -181,7 +201,7 @@ int pol_group_work_prepare(struct pol_group_work *w, const char *jpath, int fd,
 	if (!err)
 		err = vm_journal_scan(fd, NULL, &w->scan);
 	if (!err && w->scan.state == VM_SCAN_COMMITS && w->scan.header.kind == VM_JOURNAL_GROUP)
-		err = vm_journal_notes(fd, VM_JOURNAL_START, w->scan.end, note, w);
+		err = read_commits(w);
 	return err ? pol_group_work_failed(w, "read", err) : 0;
 }
 
@@ -231,8 +251,8 @@ int pol_group_work_report(struct pol_group_work *w, uint64_t id)
 		    s->dropped ? "; an incomplete one does not count" : "");
 		return 0;
 	}
-	r->ncommits = s->ncommits;
-	r->first_txid = s->first_txid;
+	r->ncommits = w->ncommits;
+	r->first_txid = w->first_txid;
 	r->last_txid = s->last_txid;
 	r->bytes_kept = s->end - VM_JOURNAL_START;
 	return 0;
@@ -242,8 +262,10 @@ void pol_group_work_tell_replay(struct pol_group_work *w, const char *name, cons
 {
 	const struct vm_scan *s = &w->scan;
 
-	say(w, "%s: %s commits up to txid %llu of its group, %u file%s, from %s (%llu journal bytes)%s", name,
-	    what, (unsigned long long)s->last_txid, w->nfiles, w->nfiles == 1 ? "" : "s", w->jpath,
-	    (unsigned long long)w->ret->bytes_kept,
+	say(w,
+	    "%s: %s %llu commit%s of its group (txid %llu to %llu, %llu journal bytes), %u file%s, from %s%s",
+	    name, what, (unsigned long long)w->ncommits, w->ncommits == 1 ? "" : "s",
+	    (unsigned long long)w->first_txid, (unsigned long long)s->last_txid,
+	    (unsigned long long)w->ret->bytes_kept, w->nfiles, w->nfiles == 1 ? "" : "s", w->jpath,
 	    s->dropped ? "; an incomplete one at its end does not count" : "");
 }

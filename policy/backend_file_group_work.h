@@ -23,6 +23,8 @@ struct pol_group_work {
 	uint32_t nnumbers;	     /* below */
 	bool more;		     /* POL_GROUP_MORE */
 	unsigned nfiles;	     /* with commits */
+	bool is_commit;		     /* has the one that is read a size? */
+	uint64_t ncommits, first_txid;
 	struct pol_journal_report *ret;
 };
 

@@ -74,7 +74,8 @@ static void any_name_tells_what_waits_and_changes_nothing(void **state)
 	for (unsigned i = 0; i < NFILES; i++) {
 		assert_int_equal(check(file[i].path), 0);
 		assert_int_equal(rep.state, POL_JOURNAL_REPLAY);
-		assert_true(says(file[i].path) && says(group_journal) && says("3 files"));
+		assert_true(says(file[i].path) && says(group_journal) && says("2 commits") && says("3 files"));
+		assert_int_equal(rep.ncommits, 2);
 	}
 	assert_int_equal(check(group_journal), 0);
 	assert_int_equal(rep.state, POL_JOURNAL_REPLAY);
