@@ -29,12 +29,18 @@ static int open_file(int dirfd, const char *name, int flags, int *home)
 	return vm_fd_adopt(home);
 }
 
-static bool is_at(int dirfd, const char *name, int fd)
+/* 1: the name is still that of what fd is. */
+static int is_at(int dirfd, const char *name, int fd)
 {
 	struct stat a, b;
+	int err = vm_sys->fstat(fd, &a);
 
-	return !vm_sys->fstat(fd, &a) && !vm_sys->fstatat(dirfd, name, &b, AT_SYMLINK_NOFOLLOW) &&
-	       a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+	if (err)
+		return err;
+	err = vm_sys->fstatat(dirfd, name, &b, AT_SYMLINK_NOFOLLOW);
+	if (err == -ENOENT)
+		return 0;
+	return err ? err : a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
 /* The file with a lock that says that we live, which a sweep respects. */
@@ -46,8 +52,9 @@ static int open_alive(int dirfd, const char *name, int flags, int *home)
 		err = open_file(dirfd, name, flags, home);
 		if (!err)
 			err = vm_sys->flock(*home, LOCK_SH | LOCK_NB);
-		if (!err && !is_at(dirfd, name, *home))
-			err = -EAGAIN; /* swept meanwhile */
+		if (!err)
+			err = is_at(dirfd, name, *home) ?: -EAGAIN; /* swept meanwhile */
+		err = err > 0 ? 0 : err;
 		if (err && *home >= 0)
 			vm_fd_drop(home);
 	} while (err == -EAGAIN || err == -EINTR); /* EWOULDBLOCK: by who sweeps, and soon done */
@@ -184,7 +191,7 @@ void pol_group_shared_leave(struct pol_group *g, bool last)
 
 	if (last && g->life >= 0 && !open_dir(&dirfd)) {
 		name_of(g->all->dev, g->all->ino, name, sizeof(name));
-		if (is_at(dirfd, name, g->life))
+		if (is_at(dirfd, name, g->life) > 0)
 			(void)vm_sys->unlinkat(dirfd, name, 0); /* litter, at worst */
 		(void)vm_sys->close(dirfd);			/* only looked at */
 	}
@@ -224,7 +231,7 @@ void pol_group_sweep(dev_t dev, ino_t ino)
 		return;
 	name_of(dev, ino, name, sizeof(name));
 	fd = vm_sys->openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-	if (fd >= 0 && !vm_sys->flock(fd, LOCK_EX | LOCK_NB) && is_at(dirfd, name, fd))
+	if (fd >= 0 && !vm_sys->flock(fd, LOCK_EX | LOCK_NB) && is_at(dirfd, name, fd) > 0)
 		(void)vm_sys->unlinkat(dirfd, name, 0); /* litter still, at worst */
 	if (fd >= 0)
 		(void)vm_sys->close(fd); /* only looked at */
