@@ -176,6 +176,9 @@ $(B)/tests/chaos/%.o: tests/chaos/%.c $(B)/.flags
 $(B)/tests/chaos/chaos: $(CHAOS_objs)
 	@echo '  LD  $@'
 	$(Q)$(CC) -pthread -o $@ $^
+$(B)/tests/power/%: tests/power/%.c $(B)/.flags
+	@mkdir -p $(@D); echo '  CC  $@'
+	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
 $(B)/tests/matrix/%: tests/matrix/%.c $(B)/.flags
 	@mkdir -p $(@D); echo '  CC  $@'
 	$(Q)$(CC) $(PLAIN_CFLAGS) -o $@ $<
@@ -199,7 +202,7 @@ $(B)/plugins/%.so: tests/plugin/%.c $(B)/.flags
 
 PLAIN_tests := $(addprefix $(B)/,$(TESTS_core) $(TESTS_policy) $(TESTS_preload) $(TESTS_crash) $(CRASH_libs) $(TESTS_ctor) \
 		$(TESTS_bad) $(TESTS_program) tests/fsx/fsx tests/explore/explore tests/faults/faults \
-		tests/chaos/chaos tests/matrix/confine) $(PLUGINS:%=$(B)/plugins/%.so)
+		tests/chaos/chaos tests/matrix/confine tests/power/ledger) $(PLUGINS:%=$(B)/plugins/%.so)
 ASAN_tests  := $(addprefix $(B)/asan/,$(TESTS_core) $(TESTS_policy))
 TSAN_tests  := $(addprefix $(B)/tsan/,$(TESTS_core))
 tests: all $(PLAIN_tests)
@@ -209,7 +212,7 @@ tests: all $(PLAIN_tests)
 
 check: ; @scripts/deps build check
 	@$(MAKE) --no-print-directory all $(PLAIN_tests) $(ASAN_tests) $(TSAN_tests) $(FUZZERS:%=$(B)/fuzz/%)
-	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash faults fuzz chaos matrix
+	@scripts/run-tests plain checks preload fsx bad asan tsan programs crash faults power fuzz chaos matrix
 
 asan: $(ASAN_tests) $(PLUGINS:%=$(B)/plugins/%.so)
 	@scripts/run-tests asan
@@ -228,7 +231,9 @@ fuzz: ; @scripts/deps build check
 fuzz: time ?= 600
 matrix: tests
 	@scripts/run-matrix
-soak: tests
+soak: ; @scripts/deps build check soak
+	@$(MAKE) --no-print-directory tests
+	@for f in ext4 xfs btrfs; do for s in file group; do tests/power/cut.sh $$f 100 $$s || exit 1; done; done
 	@limit=7200 tests/bad/forks.sh 10000
 	@for e in uffd segv; do tests/chaos/run.sh $$e 600 || exit 1; load=lazy tests/chaos/run.sh $$e 120 || exit 1; \
 		more=TXMAP_SCOPE=group only_users=self tests/chaos/run.sh $$e 120 || exit 1; done
@@ -269,7 +274,7 @@ help:
 	@echo 'make faults     every host call of a workload fails in its turn, with every error, once and for ever'
 	@echo 'make fuzz       10 minutes (time=600) of libFuzzer for each of: $(FUZZERS)'
 	@echo 'make matrix     the preload tests as root and user, with uffd, segv, userfaultfd denied, and for user mode only'
-	@echo 'make soak       10^4 forks, 10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'
+	@echo 'make soak       100 power cuts of each file system; 10^4 forks, 10 minutes of chaos for each engine; 1000 kills of each program; 10^6 random operations, three seeds'
 	@echo 'make map        the calls that cross from layer to layer'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      remove build/'
