@@ -1,65 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies of a handle's content: one instant, and the handle as it was before. */
-#include "crew.h"
-
-/* A copy in memory. */
-struct copy {
-	struct vm_copy vm; /* the first */
-	struct rig *r;
-	char *mem;
-	uint64_t max; /* bytes of mem */
-	unsigned nbase, nstore;
-	uint64_t base_len;		/* of the last one */
-	bool takes_base;		/* else: page by page */
-	unsigned fail_store, fail_base; /* the nth; 0: none */
-	void (*in_base)(struct copy *c);
-};
-
-static int take_base(struct vm_copy *vm, uint64_t len)
-{
-	struct copy *c = (struct copy *)vm;
-
-	memset(c->mem, 0, c->max);
-	c->base_len = len;
-	if (++c->nbase == c->fail_base)
-		return -EDQUOT;
-	if (c->takes_base)
-		rig_get(c->r->f, 0, c->mem, len);
-	if (c->in_base)
-		c->in_base(c);
-	return !c->takes_base;
-}
-
-static int take_pages(struct vm_copy *vm, uint64_t pgoff, size_t npages, const void *buf)
-{
-	struct copy *c = (struct copy *)vm;
-
-	if (++c->nstore == c->fail_store)
-		return -ENOSPC;
-	assert_true((pgoff + npages) * VM_PAGE <= c->max);
-	memcpy(c->mem + pgoff * VM_PAGE, buf, npages * VM_PAGE);
-	return 0;
-}
-
-static void copy_init(struct copy *c, struct rig *r, uint64_t npages, bool takes_base)
-{
-	*c = (struct copy){.vm = {.base = take_base, .store = take_pages}, .r = r, .takes_base = takes_base};
-	c->max = npages * VM_PAGE;
-	c->mem = mmap(NULL, c->max, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_ptr_not_equal(c->mem, MAP_FAILED);
-}
-
-static void copy_free(struct copy *c)
-{
-	assert_int_equal(munmap(c->mem, c->max), 0);
-}
-
-static int copy_out(struct copy *c, bool overwrite)
-{
-	struct vm_copy *vm = &c->vm;
-
-	return vm_copy_out(&c->r->h, &vm, 1, overwrite);
-}
+/* Copies of a handle's content: what is in them, and the handle as it was before. */
+#include "copy_rig.h"
 
 /* ---- what it is ---- */
 
@@ -246,115 +187,6 @@ static void a_copy_that_fails_leaves_everything_as_it_was(struct rig *r)
 	}
 }
 
-/* ---- one instant ---- */
-
-enum { NPAGES = 256 };
-
-struct storer {
-	char *m[2];
-	bool stop;	   /* (atomic) */
-	bool is_elsewhere; /* a process does it */
-};
-
-/* Page 0, 1, ... get 1, then all of them 2, ...; odd ones in the second file, if there is one. */
-static void *store_in_order(void *arg)
-{
-	struct storer *s = arg;
-
-	for (uint64_t n = 1; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); n++)
-		for (unsigned pg = 0; pg < NPAGES; pg++)
-			put_release(s->m[pg % 2] + pg * VM_PAGE + 8, n);
-	return NULL;
-}
-
-/* Copy n files, many times, while a thread stores and the files are committed now and then. */
-static void check_instants(struct rig *r, struct vm_fileh **h, struct storer *s, unsigned n)
-{
-	struct copy c[2] = {0};
-	struct vm_copy *vm[2];
-	pthread_t thread;
-
-	for (unsigned pg = 0; pg < NPAGES && !s->is_elsewhere; pg++)
-		put_release(s->m[pg % 2] + pg * VM_PAGE + 8, 0);
-	for (unsigned i = 0; i < n; i++) {
-		copy_init(&c[i], r, NPAGES, false); /* any file */
-		vm[i] = &c[i].vm;
-	}
-	if (!s->is_elsewhere)
-		assert_int_equal(pthread_create(&thread, NULL, store_in_order, s), 0);
-	for (unsigned i = 0; i < (rig_is_tsan() ? 8 : 30); i++) {
-		uint64_t first, last = UINT64_MAX, now;
-
-		assert_int_equal(vm_copy_out(h, vm, n, false), 0);
-		first = rig_load64(c[0].mem + 8);
-		for (unsigned pg = 0; pg < NPAGES; pg++) {
-			now = rig_load64(c[pg % n].mem + pg * VM_PAGE + 8);
-			assert_true(now <= last);
-			assert_true(first - now <= 1);
-			last = now;
-		}
-		if (i % 3 == 0)
-			rig_commit(h[i % n]);
-	}
-	__atomic_store_n(&s->stop, true, __ATOMIC_RELAXED);
-	if (!s->is_elsewhere)
-		assert_int_equal(pthread_join(thread, NULL), 0);
-	for (unsigned i = 0; i < n; i++)
-		copy_free(&c[i]);
-}
-
-static void a_copy_is_one_instant_beside_threads_and_commits(struct rig *r)
-{
-	struct storer s = {0};
-
-	rig_open(r, NPAGES * VM_PAGE);
-	s.m[0] = s.m[1] = rig_map(r->h, 0, NPAGES);
-	check_instants(r, &r->h, &s, 1);
-	rig_commit(r->h);
-	for (unsigned pg = 0; pg < NPAGES; pg++) {
-		uint64_t now;
-
-		rig_get(r->f, pg * VM_PAGE + 8, &now, sizeof(now));
-		assert_int_equal(now, rig_load64(s.m[0] + pg * VM_PAGE + 8)); /* no store was lost */
-	}
-}
-
-static void copies_of_several_files_are_one_instant(struct rig *r)
-{
-	struct rig_file *other = rig_file_make(NPAGES * VM_PAGE);
-	struct vm_fileh *h[2];
-	struct storer s = {0};
-
-	other->file.ino = 1; /* not the same as that of the first */
-	rig_open(r, NPAGES * VM_PAGE);
-	h[0] = r->h;
-	h[1] = rig_handle(other, r->load);
-	s.m[0] = rig_map(h[0], 0, NPAGES);
-	s.m[1] = rig_map(h[1], 0, NPAGES);
-	check_instants(r, h, &s, 2);
-}
-
-static void a_copy_is_one_instant_beside_another_process(struct rig *r)
-{
-	struct storer *s = mmap(NULL, VM_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t pid;
-
-	assert_ptr_not_equal(s, MAP_FAILED);
-	rig_open(r, NPAGES * VM_PAGE);
-	s->m[0] = s->m[1] = rig_map(r->h, 0, NPAGES);
-	for (unsigned pg = 0; pg < NPAGES; pg++)
-		put_release(s->m[0] + pg * VM_PAGE + 8, 0);
-	pid = rig_fork();
-	if (!pid) {
-		(void)store_in_order(s);
-		_exit(0);
-	}
-	s->is_elsewhere = true;
-	check_instants(r, &r->h, s, 1);
-	assert_int_equal(rig_reap(pid), 0);
-	assert_int_equal(munmap(s, VM_PAGE), 0);
-}
-
 static void what_another_process_stored_is_in_the_copy(struct rig *r)
 {
 	struct copy c;
@@ -395,9 +227,6 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_base_that_an_invalidation_overtook_is_made_again),
 	RIG_BOTH(a_conflict_is_that_of_a_commit),
 	RIG_BOTH(a_copy_that_fails_leaves_everything_as_it_was),
-	RIG_BOTH(a_copy_is_one_instant_beside_threads_and_commits),
-	RIG_BOTH(copies_of_several_files_are_one_instant),
-	RIG_BOTH(a_copy_is_one_instant_beside_another_process),
 	RIG_BOTH(what_another_process_stored_is_in_the_copy),
 };
 RIG_MAIN(cases)
