@@ -18,8 +18,11 @@ check() { # FILE:NAME
 	case $name in
 	*[!a-zA-Z0-9_]*) grep -qF "claim '$name" "$src" || bad "$src has no claim '$name...'" ;;
 	*)
-		grep -qE "^(static void )?$name\(" "$src" || bad "$src has no test $name"
-		[ "$(grep -cwF "$name" "$src")" -gt 1 ] || grep -qE "^for t in .*\b${name#t_}\b" "$src" || bad "$src: $name is not run"
+		local users=("$src")
+		grep -qE "^((static )?void )?$name\(" "$src" || bad "$src has no test $name"
+		! grep -qE "^void $name\(" "$src" || users=("${src%/*}"/*.c) # whoever can see it
+		[ "$(cat "${users[@]}" | grep -cwF "$name")" -gt 1 ] || grep -qE "^for t in .*\b${name#t_}\b" "$src" ||
+			bad "$src: $name is not run"
 		;;
 	esac
 }
