@@ -30,19 +30,27 @@ int pol_group_work_failed(struct pol_group_work *w, const char *what, int err)
 
 /* ---- what it says of its files ---- */
 
+static int count_numbers(const struct vm_journal_note *n, void *arg)
+{
+	struct pol_group_work *w = arg;
+
+	if (n->file == POL_GROUP_MORE)
+		w->more = true;
+	else if (n->file >= w->nnumbers)
+		w->nnumbers = n->file + 1;
+	return 0;
+}
+
 static int note(const struct vm_journal_note *n, void *arg)
 {
 	struct pol_group_work *w = arg;
-	struct pol_group_file *f = &w->file[n->file];
 	const struct vm_journal_name *name = n->name;
+	struct pol_group_file *f;
 	int len;
 
-	if (n->file == POL_GROUP_MORE) {
-		w->more = true;
+	if (n->file >= w->nnumbers) /* POL_GROUP_MORE */
 		return 0;
-	}
-	if (n->file >= w->nnumbers)
-		w->nnumbers = n->file + 1;
+	f = &w->file[n->file];
 	if (!name) {
 		w->nfiles += !f->has_commits;
 		f->has_commits = w->is_commit = true;
@@ -167,8 +175,12 @@ static int read_commits(struct pol_group_work *w)
 {
 	struct vm_frame commit;
 	uint64_t next;
-	int err = 0;
+	int err = vm_journal_notes(w->jfd, VM_JOURNAL_START, w->scan.end, count_numbers, w);
 
+	if (!err && w->nnumbers) {
+		w->file = pol_file_memory(w->nnumbers * sizeof(*w->file));
+		err = w->file ? 0 : -ENOMEM;
+	}
 	for (uint64_t off = VM_JOURNAL_START; !err && off < w->scan.end; off = next) {
 		err = vm_frame_find_commit(w->jfd, off, &commit, &next);
 		w->is_commit = false;
@@ -196,8 +208,7 @@ int pol_group_work_prepare(struct pol_group_work *w, const char *jpath, int fd,
 	w->files = (struct vm_journal_files){.fd = -1, .get = get};
 	(void)snprintf(w->dir, sizeof(w->dir), "%.*s", slash > jpath ? (int)(slash - jpath) : 1,
 		       slash ? jpath : ".");
-	w->file = vm_files_alloc(sizeof(*w->file));
-	err = w->file ? vm_sys->fstat(fd, &w->st) : -ENOMEM;
+	err = vm_sys->fstat(fd, &w->st);
 	if (!err)
 		err = vm_journal_scan(fd, NULL, &w->scan);
 	if (!err && w->scan.state == VM_SCAN_COMMITS && w->scan.header.kind == VM_JOURNAL_GROUP)
@@ -207,8 +218,10 @@ int pol_group_work_prepare(struct pol_group_work *w, const char *jpath, int fd,
 
 void pol_group_work_finish(struct pol_group_work *w)
 {
+	if (!w->file)
+		return;
 	close_all(w);
-	vm_files_free(w->file, sizeof(*w->file));
+	(void)vm_sys->munmap(w->file, w->nnumbers * sizeof(*w->file)); /* whole: cannot fail */
 }
 
 static bool is_group(const struct vm_scan *s)

@@ -19,7 +19,7 @@ struct pol_group_work {
 	struct stat st; /* of the journal */
 	struct vm_scan scan;
 	struct vm_journal_files files;
-	struct pol_group_file *file; /* by number */
+	struct pol_group_file *file; /* by number, or NULL: there is none */
 	uint32_t nnumbers;	     /* below */
 	bool more;		     /* POL_GROUP_MORE */
 	unsigned nfiles;	     /* with commits */

@@ -60,28 +60,22 @@ static int open_dir(struct pol_copy_out *c)
 	return vm_fd_adopt(&c->dirfd);
 }
 
-/* Is what its name leads to the file that fd is? */
-static bool is_same(struct pol_copy_out *c, int fd)
-{
-	struct stat self, st;
-
-	return fd >= 0 && !vm_sys->fstatat(c->dirfd, c->name, &st, 0) && !vm_sys->fstat(fd, &self) &&
-	       st.st_dev == self.st_dev && st.st_ino == self.st_ino;
-}
-
 /* May it get its name? */
 static int check_name(struct pol_copy_out *c)
 {
 	char journal[NAME_MAX + 16];
-	struct stat st;
-	int err;
+	struct stat self, st;
+	int err = vm_sys->fstat(*c->from, &self);
 
-	c->what = "that is the file itself";
-	if (is_same(c, *c->from))
+	c->what = "look at the file";
+	if (err)
+		return err;
+	c->what = "that is the name of a journal";
+	if (pol_is_journal(c->out))
 		return -EINVAL;
-	c->what = "that is a journal, or the name of one";
-	if (pol_is_journal(c->out) ||
-	    (c->f && pol_backend_is_file(c->f) && is_same(c, pol_backend_file_journal(c->f))))
+	c->what = "that is the file itself";
+	if (!vm_sys->fstatat(c->dirfd, c->name, &st, 0) && st.st_dev == self.st_dev &&
+	    st.st_ino == self.st_ino)
 		return -EINVAL;
 	err = vm_sys->fstatat(c->dirfd, c->name, &st, AT_SYMLINK_NOFOLLOW);
 	c->what = "it exists";

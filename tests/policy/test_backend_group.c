@@ -295,6 +295,32 @@ static void a_long_row_of_commits_starts_the_journal_over(void **state)
 		assert_loads(i);
 }
 
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 0777;
+}
+
+static void who_may_not_read_a_file_may_not_read_its_commits(void **state)
+{
+	(void)state;
+	assert_int_equal(chmod(file[0].path, 0664), 0);
+	assert_int_equal(chmod(file[1].path, 0640), 0);
+	go_live(0);
+	assert_int_equal(mode_of(group_journal), 0664);
+	go_live(1);
+	assert_int_equal(mode_of(group_journal), 0640);
+	assert_int_equal(mode_of(file[0].stub), 0664);
+	commit(3, '1');
+	assert_int_equal(chmod(file[0].path, 0600), 0);
+	assert_int_equal(ops->changed(&file[0].f, 0), 0); /* which looks */
+	assert_int_equal(mode_of(file[0].stub), 0600);
+	commit(3, '2');
+	assert_int_equal(mode_of(group_journal), 0600);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +335,7 @@ int main(void)
 		TEST(a_renamed_file_is_a_member_by_its_new_name),
 		TEST(a_file_that_others_have_is_renamed_with_its_stub),
 		TEST(a_file_without_a_name_takes_part),
+		TEST(who_may_not_read_a_file_may_not_read_its_commits),
 		TEST(a_change_from_outside_is_seen_and_accepted),
 		TEST(files_on_two_file_systems_commit_together),
 		TEST(a_long_row_of_commits_starts_the_journal_over),
