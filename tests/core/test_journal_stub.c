@@ -208,6 +208,17 @@ static void the_record_of_another_group_is_damage(void **state)
 	assert_int_equal(scan(g).why, VM_SCAN_BAD_STUB);
 }
 
+static void a_frame_in_its_place_is_damage(void **state)
+{
+	struct rig *g = *state;
+	struct vm_frame *fr = (struct vm_frame *)(g->bytes + VM_JOURNAL_START);
+
+	fr->magic = VM_JOURNAL_FRAME_MAGIC;
+	fr->sum = vm_frame_sum(fr);
+	box_put(g->r.box.journal, g->bytes, g->len);
+	assert_int_equal(scan(g).why, VM_SCAN_BAD_STUB);
+}
+
 static void a_stub_that_could_not_be_written_says_so(void **state)
 {
 	struct rig *g = *state;
@@ -240,6 +251,7 @@ int main(void)
 		T(without_whole_headers_it_is_damaged),
 		T(cut_short_it_is_damaged),
 		T(the_record_of_another_group_is_damage),
+		T(a_frame_in_its_place_is_damage),
 		T(a_stub_that_could_not_be_written_says_so),
 	};
 

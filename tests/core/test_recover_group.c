@@ -136,6 +136,7 @@ static void a_run_that_says_nothing_clear_is_damage(void **state)
 	struct rig *g = *state;
 
 	IS_DAMAGE(NAME(1), SIZE(1), SIZE(1));
+	IS_DAMAGE(NAME(1), NAME(2), SIZE(1), SIZE(1), BYTES(2));
 	IS_DAMAGE(NAME(1), {1, VM_RUN_SIZE, 5, &cut_9, 8});
 	IS_DAMAGE(NAME(1), {1, VM_RUN_SIZE, 5, &cut_0, 4});
 	IS_DAMAGE(NAME(1), SIZE(1), {1, VM_RUN_BASE | VM_RUN_SIZE, 5, &cut_0, 8});
@@ -243,6 +244,17 @@ static void it_tells_the_last_names_and_sizes_of_its_files(void **state)
 static int replay(struct rig *g)
 {
 	return vm_journal_replay(g->r.j.fd, &g->r.files, VM_JOURNAL_START, scan(g).end, NULL, NULL);
+}
+
+/* Also when nobody asked before whether it makes sense. */
+static void the_size_of_another_commit_is_not_taken(void **state)
+{
+	struct rig *g = *state;
+
+	IS_DAMAGE(NAME(1), SIZE(1), BYTES(1), COMMIT, BYTES(1));
+	assert_int_equal(
+		vm_journal_replay(g->r.j.fd, &g->r.files, VM_JOURNAL_START, mark(g).tail, NULL, NULL),
+		-EUCLEAN);
 }
 
 static void a_replay_interrupted_at_any_write_can_be_repeated(void **state)
@@ -370,6 +382,7 @@ int main(void)
 		TEST(who_knows_only_single_files_refuses_it),
 		TEST(a_groups_journal_is_no_single_files),
 		TEST(it_tells_the_last_names_and_sizes_of_its_files),
+		TEST(the_size_of_another_commit_is_not_taken),
 		TEST(a_replay_interrupted_at_any_write_can_be_repeated),
 		TEST(a_journal_cut_anywhere_is_one_version_of_all_files),
 		TEST(a_flipped_byte_never_gives_a_mixture),
