@@ -128,7 +128,7 @@ static inline void crash_all(void)
 /* One commit of those in the mask: every page of them becomes this byte. */
 static inline int try_commit(unsigned mask, uint8_t byte, unsigned flags)
 {
-	static uint8_t page[VM_BLKSIZE];
+	uint8_t page[VM_BLKSIZE];
 	unsigned last = 0;
 	int err = 0;
 
@@ -145,12 +145,12 @@ static inline int try_commit(unsigned mask, uint8_t byte, unsigned flags)
 		for (unsigned i = 0; !err && i < NFILES; i++)
 			if (mask & 1u << i)
 				err = ops->storeblk(&file[i].f, pg, 1, page, 0);
-	for (unsigned i = 0; !err && i < NFILES; i++) {
-		struct vm_txn txn = {.txid = file[i].txid + 1, .size = SIZE, .size_low = SIZE};
+	for (unsigned i = 0; !err && i < NFILES; i++)
+		if (mask & 1u << i) {
+			struct vm_txn txn = {.txid = file[i].txid + 1, .size = SIZE, .size_low = SIZE};
 
-		if (mask & 1u << i)
 			err = ops->commit(&file[i].f, &txn, flags | (i == last ? 0 : VM_COMMIT_PART));
-	}
+		}
 	if (err < 0)
 		for (unsigned i = 0; i < NFILES; i++)
 			if (mask & 1u << i)

@@ -4,6 +4,7 @@
 #include "group_rig.h"
 #include "dying.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 /* Another process, which does what it is told: a letter, then a byte. */
@@ -423,6 +424,54 @@ static void a_reader_beside_a_writer_looks_into_the_groups_journal(void **state)
 	close(f.fd);
 }
 
+enum { NROUNDS = 300 };
+
+/* One file at all that can be done with it, while another thread commits the others. */
+static void *use_the_third(void *arg)
+{
+	uint8_t buf[VM_BLKSIZE];
+	uint64_t size;
+	long nbad = 0;
+
+	(void)arg;
+	for (unsigned n = 0; n < NROUNDS; n++) {
+		uint8_t byte = (uint8_t)('A' + n % 26);
+
+		nbad += try_commit(4, byte, n % 2 ? VM_COMMIT_DURABLE : 0) != 0;
+		nbad += ops->loadblk(&file[2].f, n % NPAGES, 1, buf) || buf[n] != byte;
+		nbad += ops->changed(&file[2].f, 0) != 0;
+		nbad += ops->getsize(&file[2].f, &size) || size != SIZE;
+		if (n % 5 == 0)
+			nbad += ops->checkpoint(&file[2].f) != 0;
+		if (n % 17 == 0)
+			nbad += ops->idle(&file[2].f) != 0;
+	}
+	return (void *)nbad;
+}
+
+static void threads_of_a_process_use_different_files_of_a_group(void **state)
+{
+	pthread_t thread;
+	void *nbad;
+
+	(void)state;
+	for (unsigned i = 0; i < NFILES; i++)
+		go_live(i);
+	assert_int_equal(pthread_create(&thread, NULL, use_the_third, NULL), 0);
+	for (unsigned n = 0; n < NROUNDS; n++) {
+		assert_int_equal(try_commit(3, (uint8_t)('a' + n % 26), n % 3 ? VM_COMMIT_DURABLE : 0), 0);
+		assert_loads(n % 2);
+	}
+	assert_int_equal(pthread_join(thread, &nbad), 0);
+	assert_null(nbad);
+	for (unsigned i = 0; i < NFILES; i++) {
+		assert_loads(i);
+		end(i);
+		assert_int_equal(byte_of(file[i].path), file[i].now[0]);
+	}
+	assert_clean();
+}
+
 static void a_forked_child_commits_another_subset(void **state)
 {
 	uint8_t byte = 0;
@@ -476,6 +525,7 @@ int main(void)
 		TWO(who_opens_a_file_sees_what_a_killed_process_committed),
 		TWO(a_reader_sees_what_a_killed_process_committed),
 		TWO(a_reader_beside_a_writer_looks_into_the_groups_journal),
+		TWO(threads_of_a_process_use_different_files_of_a_group),
 		TWO(a_forked_child_commits_another_subset),
 	};
 
