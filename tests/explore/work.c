@@ -20,6 +20,14 @@ void work_must(bool ok, const char *what)
 	abort();
 }
 
+static void must_not_fail(const char *what, int err)
+{
+	if (err >= 0)
+		return;
+	printf("VIOLATION: %s fails with %d, and nothing was made to fail\n", what, err);
+	exit(1);
+}
+
 uint64_t work_below(struct work_run *w, uint64_t n)
 {
 	return box_random(&w->rnd) % n;
@@ -44,7 +52,7 @@ void work_open_with(struct work_run *w, unsigned i, const char *path, const stru
 	work_must(f->shared != MAP_FAILED && f->fd >= 0 && !fstat(f->fd, &st), path);
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
-	work_must(!ops->open(f, *w->group ? w->group : NULL), "open");
+	must_not_fail("an open", ops->open(f, *w->group ? w->group : NULL));
 }
 
 void work_open(struct work_run *w, unsigned i)
@@ -224,10 +232,8 @@ void work_commit(struct work_run *w, struct version next, const uint64_t *low, u
 	w->version[v] = next;
 	record_mark(EV_STARTED, v);
 	err = try_commit(w, &next, low, flags, again);
-	if (err < 0 && !record_has_failed()) {
-		printf("VIOLATION: a commit fails with %d, and nothing was made to fail\n", err);
-		exit(1);
-	}
+	if (!record_has_failed())
+		must_not_fail("a commit", err);
 	if (err < 0) {
 		record_mark(EV_FAILED, v);
 		return;
