@@ -107,8 +107,13 @@ static int take_over_size(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
 
-	return p->group ? pol_file_basics(f->fd, &pol_group_member(p->group->all, p->here.number)->size, NULL)
-			: 0;
+	uint64_t size;
+	int err = p->group ? pol_file_basics(f->fd, &size, NULL) : 0;
+
+	if (!err && p->group)
+		__atomic_store_n(&pol_group_member(p->group->all, p->here.number)->size, size,
+				 __ATOMIC_RELEASE);
+	return err;
 }
 
 static int changed(struct vm_bigfile *f, int accept)

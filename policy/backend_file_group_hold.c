@@ -37,7 +37,9 @@ void pol_group_settle(struct pol_group *g)
 	for (uint32_t n = 1; n <= g->all->nmembers; n++) {
 		struct pol_group_member *e = pol_group_member(g->all, n);
 
-		e->size = pol_group_size(e, &m);
+		if (!e->next_seq)
+			continue;
+		__atomic_store_n(&e->size, pol_group_size(e, &m), __ATOMIC_RELEASE);
 		__atomic_store_n(&e->next_seq, 0, __ATOMIC_RELEASE);
 	}
 }

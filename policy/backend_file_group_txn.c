@@ -16,9 +16,17 @@ static __thread struct pol_group *building;
 
 uint64_t pol_group_size(const struct pol_group_member *e, const struct vm_journal_mark *m)
 {
-	uint64_t seq = __atomic_load_n(&e->next_seq, __ATOMIC_ACQUIRE);
+	uint64_t size, seq;
 
-	return seq && m->generation == e->next_generation && m->seq >= seq ? e->next_size : e->size;
+	do {
+		seq = __atomic_load_n(&e->next_seq, __ATOMIC_ACQUIRE);
+		if (seq && m->generation == __atomic_load_n(&e->next_generation, __ATOMIC_ACQUIRE) &&
+		    m->seq >= seq)
+			size = __atomic_load_n(&e->next_size, __ATOMIC_ACQUIRE);
+		else
+			size = __atomic_load_n(&e->size, __ATOMIC_ACQUIRE);
+	} while (seq != __atomic_load_n(&e->next_seq, __ATOMIC_ACQUIRE));
+	return size;
 }
 
 static struct pol_group_member *entry_of(const struct pol_file_priv *p)
@@ -187,13 +195,14 @@ int pol_group_store(struct vm_bigfile *f, uint64_t pgoff, size_t npages, const v
 
 static void end(struct pol_group *g)
 {
+	unsigned n = g->nparts;
+
 	for (struct pol_file_priv *p = g->members; p; p = p->here.next)
-		if (p->here.has_begun) {
-			p->here.has_begun = p->here.takes_part = false;
-			g->nparts--;
-			pol_group_let_go(g);
-		}
+		p->here.has_begun = p->here.takes_part = false;
+	g->nparts = 0;
 	building = NULL;
+	while (n--)
+		pol_group_let_go(g); /* with the last one it is another thread's */
 }
 
 static int add_part(struct vm_bigfile *f, const struct vm_txn *txn)
@@ -229,8 +238,8 @@ static bool note_parts(struct pol_group *g)
 			continue;
 		any = true;
 		__atomic_store_n(&e->next_seq, 0, __ATOMIC_RELEASE);
-		e->next_size = p->here.next_size;
-		e->next_generation = m.generation;
+		__atomic_store_n(&e->next_size, p->here.next_size, __ATOMIC_RELEASE);
+		__atomic_store_n(&e->next_generation, m.generation, __ATOMIC_RELEASE);
 		__atomic_store_n(&e->next_seq, m.seq + 1, __ATOMIC_RELEASE);
 		atomic_fetch_or(&p->shared->waiting, 1);
 	}
