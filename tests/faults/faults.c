@@ -5,9 +5,9 @@
  *
  *	faults [--group] [--few] [--call=N]	two files that commit together; fewer errors for each call; only one
  *
- * Each case is a process of its own, which is killed where its operation failed, or at the end. Then its files are
+ * Each case is a process of its own, which is killed after the operation in which the call failed. Then its files are
  * recovered twice: as they are in the kernel's memory (the process was killed), and as the disk has them at the
- * least (the power failed). Where an operation failed, the same case is run again, and goes on after the failure.
+ * least (the power failed). The same case is run again, and goes on to the end.
  *
  * Calls of helper threads do not fail. EINTR for ever is no case: no host is so.
  */
@@ -148,6 +148,8 @@ static void child(const struct failure *f, bool go_on)
 				break;
 		}
 		note_success(rep->op);
+		if (!go_on && faulty_has_failed())
+			break;
 	}
 	rep->reached |= faulty_has_failed();
 	rep->ended = true;
@@ -285,16 +287,15 @@ static bool is_taken_for_a_change(const struct failure *f)
 	return rep->retry_err == -EBUSY && rep->call[f->call].kind == FAULTY_statx;
 }
 
-static void try_again(const struct failure *f)
+static void go_on_after(const struct failure *f, bool failed)
 {
 	for (unsigned i = 0; i < 5; i++) { /* now and then a call more is made before */
 		run(f, true);
-		if (rep->failed)
+		if (rep->failed || !failed)
 			break;
 	}
-	if (!rep->failed)
-		return;
-	if (!rep->keeps_stores && rep->call[f->call].kind != FAULTY_msync) /* see may_be_there */
+	if (rep->failed && !rep->keeps_stores &&
+	    rep->call[f->call].kind != FAULTY_msync) /* see may_be_there */
 		bad(f, "%s: after the failure the stores are gone, or clean", op_names[rep->failed_op]);
 	if (rep->retry_err && !is_taken_for_a_change(f))
 		bad(f, "%s: tried again: %s", op_names[rep->failed_op], pol_errno_name(rep->retry_err));
@@ -313,11 +314,9 @@ static void try(const struct failure *f)
 	else if (!rep->reached)
 		o = NOT_REACHED;
 	table[rep->call[f->call].kind][rep->reached ? rep->hit_op : rep->call[f->call].op][o]++;
-	if (!rep->failed)
-		return;
-	if (is_told(rep->call[f->call].kind))
+	if (rep->failed && is_told(rep->call[f->call].kind))
 		check_log(f);
-	try_again(f);
+	go_on_after(f, rep->failed);
 }
 
 /* ---- all cases ---- */
