@@ -119,6 +119,18 @@ static void is_stuck(int signo, siginfo_t *info, void *ucontext)
 	_exit(98);
 }
 
+/* A file that was refused stays so until nobody is at work on it, as the helper thread may just be. */
+static int ask_again(enum op op)
+{
+	int err = work_do(&work, op);
+
+	for (unsigned i = 0; err && (op == OP_OPEN || op == OP_RECOVER) && i < 1000; i++) {
+		(void)vm_sys->poll(NULL, 0, 1);
+		err = work_do(&work, op);
+	}
+	return err;
+}
+
 static void child(const struct failure *f, bool go_on)
 {
 	const struct sigaction sa = {.sa_sigaction = is_stuck, .sa_flags = SA_SIGINFO};
@@ -143,7 +155,7 @@ static void child(const struct failure *f, bool go_on)
 				break;
 			disarm();
 			rep->keeps_stores = work_keeps_stores(&work, rep->op);
-			rep->retry_err = work_do(&work, rep->op);
+			rep->retry_err = ask_again(rep->op);
 			if (rep->retry_err)
 				break;
 		}

@@ -4,6 +4,7 @@
 #include "faulty_sys.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -192,6 +193,8 @@ static int noting_ftruncate(int fd, off_t len)
 
 static int note_sync(int fd, int err)
 {
+	if (err == -EINTR)
+		return err; /* it has not been tried */
 	if (!is_dir(fd))
 		synced(fd, err);
 	else if (!err)
