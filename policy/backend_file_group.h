@@ -166,6 +166,9 @@ const char *pol_group_relative(const char *dir, const char *path);
 /* ---- backend_file_group_join.c: a file becomes a member, and ends being one ---- */
 
 int pol_group_enroll(struct vm_bigfile *f);
+/* The names of the file at path and of its stub are durable before it commits: a power cut that took one away would
+ * keep the whole group from being recovered. */
+int pol_group_sync_names(const struct vm_bigfile *f, const char *path);
 /* Its stub goes, when nobody else has it, and everything is in its place (G3). */
 int pol_group_leave(struct vm_bigfile *f);
 /* The same when others go on. */

@@ -98,6 +98,21 @@ static int find_number(struct vm_bigfile *f, struct pol_group *g, const struct s
 	return err ? err : pol_group_member(g->all, *ret)->is_stuck ? -EUCLEAN : 0;
 }
 
+int pol_group_sync_names(const struct vm_bigfile *f, const char *path)
+{
+	const char *journal_dir = pol_file_priv(f)->arg;
+	char dir[PATH_MAX], stub[PATH_MAX];
+	int err = pol_journal_path(path, NULL, dir, stub);
+
+	if (!err)
+		err = pol_journal_sync_dir(dir);
+	if (!journal_dir)
+		return err;
+	if (err == -EACCES) /* who may not read it cannot sync it, and needs it for nothing else */
+		err = 0;
+	return err ? err : pol_journal_sync_dir(journal_dir);
+}
+
 static void link_in(struct vm_bigfile *f, struct pol_group *g, uint32_t number)
 {
 	struct pol_file_priv *p = pol_file_priv(f);
@@ -144,6 +159,8 @@ static int become_first(struct vm_bigfile *f, struct pol_group *g, const struct 
 	}
 	if (!err)
 		err = write_stub(f, g, data, ret_what);
+	if (!err && data->st_nlink && p->arg)
+		err = pol_group_sync_names(f, e->path);
 	if (err) {
 		if (is_new && data->st_nlink &&
 		    !vm_sys->unlinkat(AT_FDCWD, p->jpath, 0)) /* it says nothing yet */

@@ -95,7 +95,9 @@ static int has_moved(struct vm_bigfile *f, struct pol_group_member *e)
 	e->named = 0;
 	err = pol_group_write_names(p->group);
 	pol_journal_look_where_it_is(f);
-	return err ? err : pol_stub_write_again(p->j.fd, p->jpath, &p->j.id, p->group);
+	if (!err)
+		err = pol_stub_write_again(p->j.fd, p->jpath, &p->j.id, p->group);
+	return err ? err : pol_group_sync_names(f, e->path);
 }
 
 /* Its name and who may read it are what they were, or the group is told. */

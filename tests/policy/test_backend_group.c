@@ -184,11 +184,24 @@ static void a_renamed_file_is_a_member_by_its_new_name(void **state)
 	assert_clean();
 }
 
-/* Relatives by fork have it, too: its stub moves along, and recovery finds it. */
+static ino_t watched;
+static unsigned nsynced; /* times that it was */
+
+static int watch_fsync(int fd)
+{
+	struct stat st;
+
+	nsynced += !fstat(fd, &st) && st.st_ino == watched;
+	return vm_sys_linux.fsync(fd);
+}
+
+/* Relatives by fork have it, too: its stub moves along, and recovery finds it, also after a power cut. */
 static void a_file_that_others_have_is_renamed_with_its_stub(void **state)
 {
 	struct pol_journal_report rep;
 	char dir[400], to[320], stub[500];
+	struct vm_sys watching = vm_sys_linux;
+	struct stat st;
 
 	(void)state;
 	for (unsigned i = 0; i < NFILES; i++)
@@ -202,7 +215,13 @@ static void a_file_that_others_have_is_renamed_with_its_stub(void **state)
 	strcpy(file[1].path, to);
 	ops->moved(&file[1].f);
 	assert_true(box_has(stub));
+	assert_int_equal(stat(dir, &st), 0);
+	watched = st.st_ino;
+	watching.fsync = watch_fsync;
+	faulty_use(&watching);
 	commit(7, '2');
+	faulty_use(&vm_sys_linux);
+	assert_true(nsynced > 0);
 	assert_int_equal(try_commit(7, '3', 0), 0);
 	crash_all();
 	assert_int_equal(pol_journal_recover(to, NULL, NULL, NULL, &rep), 0);
