@@ -22,7 +22,7 @@ lib_dir self run
 ledger=$top/build/tests/power/ledger
 [ "$(id -u)" = 0 ] || { echo 'not root: nothing can be mounted'; exit 77; }
 for tool in mkfs.xfs "mkfs.$fs"; do
-	command -v $tool >/dev/null || { echo "no $tool here"; exit 77; }
+	command -v "$tool" >/dev/null || { echo "no $tool here"; exit 77; }
 done
 
 pid=
@@ -81,8 +81,7 @@ for ((i = 0; i < cuts; i++)); do
 	take
 	most[i]=$((last + 1))
 done
-kill -9 $pid
-{ wait $pid; } 2>/dev/null
+{ kill -9 $pid && wait $pid; } 2>/dev/null
 pid=
 commits=$last
 umount "$work/fs" || lib_die 'umount'
@@ -98,7 +97,7 @@ for ((i = 0; i < cuts; i++)); do
 			fail "txmap recover $n: status $?: $(cat "$work/out")"
 		! grep -q 'recovered' "$work/out" || replayed=$((replayed + 1))
 	done
-	ls -A "$work/copy" | grep -q '\.txmap$' && fail "a journal is left"
+	[ -z "$(find "$work/copy" -maxdepth 1 -name "*.txmap")" ] || fail "a journal is left"
 	version=$(cd "$work/copy" && "$ledger" read "${names[@]}") || fail "the files are no version"
 	[ "$version" -ge "${least[i]}" ] || fail "version $version is too old"
 	[ "$version" -le "${most[i]}" ] || fail "version $version was not there yet"
