@@ -108,11 +108,14 @@ int vm_robust_try(struct vm_robust *r)
 
 /* A wake-up can be lost: the waiter that got it is killed, while a thread that had not waited has the lock.
  * So waiters look again now and then. */
-static void wait_while(struct vm_robust *r, uint32_t seen)
+static void wait_while(struct vm_robust *r, uint32_t seen, uint64_t until)
 {
-	const struct timespec second = {.tv_sec = 1};
+	uint64_t left = until - vm_deadline(0);
+	struct timespec ts = {.tv_sec = 1};
 
-	(void)vm_sys->futex(&r->word, FUTEX_WAIT, seen, &second);
+	if (left < 1000)
+		ts = (struct timespec){.tv_nsec = (long)left * 1000000};
+	(void)vm_sys->futex(&r->word, FUTEX_WAIT, seen, &ts);
 }
 
 static bool lock_until(struct vm_robust *r, uint64_t until, uint32_t *ret_old)
@@ -128,7 +131,7 @@ static bool lock_until(struct vm_robust *r, uint64_t until, uint32_t *ret_old)
 		} else if ((old & FUTEX_WAITERS) ||
 			   __atomic_compare_exchange_n(&r->word, &old, old | FUTEX_WAITERS, false,
 						       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-			wait_while(r, old | FUTEX_WAITERS);
+			wait_while(r, old | FUTEX_WAITERS, until);
 			old = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
 		}
 	}
