@@ -29,6 +29,7 @@ void work_checkpoint(struct work_run *w);
 /* works_group.c */
 void work_run_group(struct work_run *w);
 void work_run_group_lives(struct work_run *w);
+void work_run_group_frames(struct work_run *w);
 void work_run_group_wrap(struct work_run *w);
 void work_run_group_failing(struct work_run *w);
 

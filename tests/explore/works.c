@@ -217,6 +217,7 @@ const struct work works[] = {
 	{"snapshots", 90, run_snapshots, false},
 	{"group", 90, work_run_group, true},
 	{"group lives", 90, work_run_group_lives, true},
+	{"group frames", 12, work_run_group_frames, true},
 	{"group wrap", 90, work_run_group_wrap, true},
 	{"group failing", 90, work_run_group_failing, true},
 };

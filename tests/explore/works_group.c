@@ -110,6 +110,27 @@ void work_run_group_lives(struct work_run *w)
 	shut_all(w);
 }
 
+/* Commits of several frames, in which the files' runs are mixed. */
+void work_run_group_frames(struct work_run *w)
+{
+	make_c(w);
+	for (unsigned i = 0; i < WORK_FILES; i++)
+		work_open(w, i);
+	for (unsigned n = 0; n < 2; n++) {
+		struct version v = work_draft(w);
+		uint64_t low[WORK_FILES];
+
+		for (unsigned i = 0; i < WORK_FILES; i++) {
+			low[i] = v.f[i].size;
+			v.f[i].is_there = true;
+			work_set_size(&v.f[i], WORK_SIZE_MAX / 4 + work_below(w, 9000), &low[i]);
+			work_store(w, &v.f[i], work_below(w, 9000), WORK_SIZE_MAX);
+		}
+		work_commit(w, v, low, n ? 0 : VM_COMMIT_DURABLE, 3);
+	}
+	shut_all(w);
+}
+
 /* A journal so small that it wraps, on a disk that is full for a time. */
 void work_run_group_wrap(struct work_run *w)
 {
