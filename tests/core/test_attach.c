@@ -182,7 +182,7 @@ static void what_is_no_such_handle_is_refused(struct rig *r)
 	ctl->npages[VM_DIRTY] = UINT64_MAX;
 	refused(r, fds, -EPROTO);
 	ctl->npages[VM_DIRTY] = 0;
-	ctl->lock.rank = 31;
+	ctl->lock.rank = VM_RANK_LIMIT; /* one that the lock itself takes */
 	refused(r, fds, -EPROTO);
 	ctl->lock.rank = VM_RANK_FILEH;
 	ctl->lock.is_shared = false;
