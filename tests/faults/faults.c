@@ -342,8 +342,8 @@ static void try_call(unsigned call, bool few)
 		int err = few ? errs[call % 5] : errs[i];
 
 		try(&(struct failure){call, err, 0});
-		/* the list of who shares is looked for by name, for five seconds */
-		if (err != EINTR && (!few || kind != FAULTY_fstatat))
+		/* the list of who shares is looked for by name, for five seconds: once will do */
+		if (err != EINTR && (kind != FAULTY_fstatat || (!few && !i)))
 			try(&(struct failure){call, err, FAULTY_FOR_EVER});
 	}
 	if (kind == FAULTY_write || kind == FAULTY_pwrite || kind == FAULTY_read || kind == FAULTY_pread) {
