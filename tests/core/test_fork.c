@@ -190,8 +190,10 @@ static void a_fork_beyond_the_number_of_processes_says_so_and_harms_nobody(struc
 		_exit(vm_fork_child() == -EAGAIN ? 0 : 1);
 	vm_fork_parent();
 	assert_int_equal(rig_reap(pid), 0);
+	vm_fileh_lock(r->h); /* who answers the others looks at them by now */
 	for (unsigned i = 1; i < VM_MAX_PEERS; i++)
 		peers[i] = (struct vm_peer){0};
+	vm_fileh_unlock(r->h);
 	(void)rig_commit(r->h);
 }
 
