@@ -3,6 +3,16 @@
 #define _GNU_SOURCE 1
 #include "group_others.h"
 
+/* Of files 0 and 1, by a process that was killed before it brought them in place; another one has file 2. */
+static void leave_a_commit_behind(void)
+{
+	start(&one, 3);
+	start(&two, 4);
+	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
+	assert_int_equal(tell(&one, LAZY, '5'), 0);
+	stop(&one);
+}
+
 /* Nobody has told the other one; its next commit syncs, and brings in place, what the first one left in the
  * journal; which is no stranger's change. */
 static void a_lazy_commit_of_another_process_is_brought_in_place_by_name(void **state)
@@ -54,11 +64,7 @@ static void what_nobody_can_reach_keeps_the_journal(void **state)
 	char away[400];
 
 	(void)state;
-	start(&one, 3);
-	start(&two, 4);
-	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
-	assert_int_equal(tell(&one, LAZY, '5'), 0);
-	stop(&one);
+	leave_a_commit_behind();
 	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
 	assert_int_equal(rename(file[0].path, away), 0);
 	assert_int_equal(tell(&two, COMMIT, '6'), 0);
@@ -83,11 +89,7 @@ static void a_file_that_comes_back_too_late_gets_its_commits_by_recovery(void **
 	char away[400];
 
 	(void)state;
-	start(&one, 3);
-	start(&two, 4);
-	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
-	assert_int_equal(tell(&one, LAZY, '5'), 0);
-	stop(&one);
+	leave_a_commit_behind();
 	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
 	assert_int_equal(rename(file[0].path, away), 0);
 	assert_int_equal(tell(&two, COMMIT, '6'), 0);
@@ -108,11 +110,7 @@ static void who_opens_a_file_sees_what_a_killed_process_committed(void **state)
 	struct pol_journal_report rep;
 
 	(void)state;
-	start(&one, 3);
-	start(&two, 4);
-	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
-	assert_int_equal(tell(&one, LAZY, '5'), 0);
-	stop(&one);
+	leave_a_commit_behind();
 	assert_int_equal(byte_of(file[0].path), 'a');
 	go_live(0);
 	memset(file[0].now, '5', SIZE);
@@ -139,11 +137,7 @@ static void a_reader_sees_what_a_killed_process_committed(void **state)
 		.ops = ops, .path = file[0].path, .shared = shared, .shared_len = sizeof(shared)};
 
 	(void)state;
-	start(&one, 3);
-	start(&two, 4);
-	assert_int_equal(tell(&one, LIVE, 0) | tell(&two, LIVE, 0), 0);
-	assert_int_equal(tell(&one, LAZY, '5'), 0);
-	stop(&one);
+	leave_a_commit_behind();
 	f.fd = open(file[0].path, O_RDONLY);
 	assert_int_equal(ops->open(&f, group_journal), 0);
 	assert_int_equal(ops->open_write(&f), -EBADF);
