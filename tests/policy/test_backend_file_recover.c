@@ -329,10 +329,13 @@ static void a_call_that_fails_once_makes_recovery_fail_or_not_matter(void **stat
 		err = recover(g);
 		more = n <= faulty_disarm();
 		nfailed += err != 0;
-		if (err)
+		if (err) {
 			assert_true(err == -EIO || err == -ENOMEM);
-		else
+			assert_true(says(g, err == -EIO ? "EIO" : "ENOMEM"));
+			assert_true(says(g, g->r.box.data));
+		} else {
 			assert_true(image_is_in(&g->end, g->r.box.data));
+		}
 		assert_int_equal(recover(g), 0);
 		assert_true(image_is_in(&g->end, g->r.box.data));
 	}
