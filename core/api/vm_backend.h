@@ -10,8 +10,9 @@
  * thread at a time, except loadblk, which may run in several threads and beside a transaction. loadblk may be
  * called in a helper thread with all signals blocked or, with engine=segv, in a signal handler of the
  * program's thread: it must not call malloc or take locks that the program can hold if it wants to serve that
- * engine. Errors are returned as -errno and reach whoever asked (msync's errno, SIGBUS for a load, the
- * command).
+ * engine. No operation may touch managed memory, or wait for an invalidation or for somebody who touches that
+ * memory: the thread that would serve them may be the one that is in the operation. Errors are returned as
+ * -errno and reach whoever asked (msync's errno, SIGBUS for a load, the command).
  *
  * A block is one page of VM_BLKSIZE bytes at pgoff * VM_BLKSIZE. The last block of a file whose size is no
  * multiple of it is stored and loaded whole, the bytes past the size being zero.
