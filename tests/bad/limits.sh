@@ -107,6 +107,49 @@ t_memory() {
 	rm a.dat
 }
 
+t_mappings() {
+	command -v python3 >/dev/null || return
+	cat >"$work/bin/maps.py" <<'PY'
+# Commits while no mapping is left to be had; then it ends by kill -9, or gives them back and goes on.
+import ctypes, mmap, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+fd = os.open(sys.argv[1], os.O_RDWR); m = mmap.mmap(fd, 0)
+m[0:3] = b"one"; m.flush()
+taken = []
+while True: # two neighbours with the same rights would be one to the kernel
+    a = libc.mmap(None, 4096, 1 + 2 * (len(taken) & 1), mmap.MAP_SHARED | mmap.MAP_ANONYMOUS, -1, 0)
+    if a == ctypes.c_void_p(-1).value: break
+    taken.append(a)
+for i in range(100): m[i * 8192:i * 8192 + 3] = b"two"
+try:
+    m.flush(); print("committed", flush=True)
+except OSError as e:
+    print("errno", e.errno, flush=True)
+if sys.argv[2] == "kill": os.kill(os.getpid(), 9)
+for a in taken: libc.munmap(a, 4096)
+m.flush()
+PY
+	claim 'no kernel mapping is left at a commit: it is made, or ENOMEM and nothing of it is in the file'
+	local n
+	make_file a.dat o 1M
+	under python3 "$work/bin/maps.py" "$dir/a.dat" kill
+	is 137; says '^(committed|errno 12)$'
+	local said=$out
+	txmap recover a.dat; is 0
+	if [ "$said" != committed ]; then
+		holds a.dat oneo; for n in 1 50 99; do holds a.dat ooo $((n * 8192)); done
+	else
+		holds a.dat two; for n in 1 50 99; do holds a.dat two $((n * 8192)); done
+	fi
+	claim 'and when there are some again, the same commit is made'
+	under python3 "$work/bin/maps.py" "$dir/a.dat" end
+	is 0
+	for n in 0 1 50 99; do holds a.dat two $((n * 8192)); done
+}
+
 t_proc() {
 	[ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || { echo 'not tried: /proc unmounted'; return; }
 	claim '/proc is not mounted: the program works, or mmap fails and says why'
@@ -236,6 +279,7 @@ t_starts() {
 
 each t_descriptors
 each t_memory
+each t_mappings
 each_user t_proc
 each_user t_surroundings
 each_user t_preload

@@ -198,6 +198,27 @@ t_growth() {
 	umount full
 }
 
+t_reserve() {
+	claim 'space that is reserved through the descriptor is there, or it is ENOSPC and nothing has changed'
+	[ "$(id -u)" = 0 ] && command -v python3 >/dev/null || return
+	mkdir full
+	mount_or_skip -t tmpfs -o size=4m tmpfs "$dir/full" || return
+	chmod 777 full
+	make_file full/a.dat x 64K
+	under python3 -c '
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR); m = mmap.mmap(fd, 0); m[0:3] = b"one"
+try: os.posix_fallocate(fd, 0, 64 << 20)
+except OSError as e: print(e.errno, os.fstat(fd).st_size)
+os.posix_fallocate(fd, 0, 1 << 20)
+print("size", os.fstat(fd).st_size, "there", os.statvfs(sys.argv[1]).f_bavail < 800)
+m.flush()' "$dir/full/a.dat"
+	is 0; silent
+	says '^28 65536$'; says '^size 1048576 there True$'
+	holds full/a.dat onexx; [ "$(stat -c %s full/a.dat)" = 1048576 ] || bad "its size is $(stat -c %s full/a.dat)"
+	umount full
+}
+
 t_fsize() {
 	claim 'RLIMIT_FSIZE at a commit: an error, no SIGXFSZ, nothing changed'
 	make_file a.dat x 1M
@@ -227,5 +248,6 @@ each t_disk_full
 each t_start_over
 each t_holes
 each t_growth
+each t_reserve
 each t_fsize
 exit $failed

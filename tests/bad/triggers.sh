@@ -83,6 +83,25 @@ t_calls() {
 	holds a.dat ooo
 }
 
+t_made() {
+	claim 'a new file that is given its size and mapped: killed before a commit it has the size, and nothing of the stores'
+	start
+	order "open $dir/n.dat creat" ok; order 'truncate 64K' ok; order 'map 0' ok; order 'store 0 version' ok
+	killed
+	txmap recover n.dat; is 0
+	[ "$(stat -c %s n.dat)" = 65536 ] || bad "its size is $(stat -c %s n.dat)"
+	cmp -s -n 65536 n.dat /dev/zero || bad 'it has a part of what was never committed'
+	claim 'the next one begins with that, and what it commits is there'
+	start; order "open $dir/n.dat" ok; order 'map 0' ok; order 'same 0 64K' '\.'
+	order 'store 0 version' ok; order 'store 60K end' ok; order msync ok; killed
+	txmap recover n.dat; is 0; holds n.dat version; holds n.dat end 61440
+	claim 'killed with nothing but a name it is an empty file'
+	start; order "open $dir/e.dat creat" ok; killed
+	[ -e e.dat ] && [ ! -s e.dat ] || bad "there is $(ls -lA)"
+	start; order "open $dir/e.dat" ok; order 'map 0' EINVAL; order 'truncate 4K' ok; order 'map 0' ok; stop; is 0
+	[ "$(ls -A)" = $'e.dat\nn.dat' ] || bad "left: $(ls -A)"
+}
+
 t_timers() {
 	claim 'commit=interval:200ms'
 	begin commit=interval:200ms
@@ -240,6 +259,7 @@ t_change() {
 }
 
 each t_calls
+each t_made
 each t_exec
 each_user t_change
 each t_timers
