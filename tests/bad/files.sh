@@ -129,6 +129,18 @@ t_file_systems() {
 	try mnt/t.dat rw rw 4096; same
 	try mnt/t.dat ro rwp 4096; same; silent
 
+	claim 'a file system that cannot map its files: under txmap they are mapped all the same'
+	if [ -r /sys/kernel/notes ] || [ -r /sys/kernel/vmcoreinfo ]; then
+		local f=/sys/kernel/vmcoreinfo
+		[ -r $f ] || f=/sys/kernel/notes
+		glob=$f
+		try $f ro r 4096
+		if [[ $native = *'mmap ENODEV'* ]]; then
+			says '^mmap ok'; says "^byte $(od -An -N1 -tu1 $f | tr -d ' ')$"; silent
+		fi
+		unset glob
+	fi
+
 	claim 'hugetlbfs'
 	mkdir huge
 	mount_or_skip -t hugetlbfs none "$dir/huge" || return

@@ -207,6 +207,30 @@ t_truncated() {
 	done
 }
 
+t_copied_up() {
+	claim 'a file of an overlay that is copied up by its first writer: who has it mapped sees that at the invalidation'
+	[ "$(id -u)" = 0 ] || return
+	mkdir low top mnt
+	make_file low/a.dat o 8192
+	mount_or_skip -t tmpfs none "$dir/top" || return
+	mkdir top/up top/work
+	[ "$who" != ordinary ] || chown 65534 top/up
+	mount_or_skip -t overlay overlay -o "lowerdir=$dir/low,upperdir=$dir/top/up,workdir=$dir/top/work" "$dir/mnt" ||
+		{ umount top; return; }
+	[ "$who" != ordinary ] || chown 65534 mnt
+	start reader; order "open $dir/mnt/a.dat ro" ok; order 'map 0 ro' ok; order 'load 0 4' oooo
+	rewrite mnt/a.dat THEY
+	[ -e top/up/a.dat ] || bad 'it was not copied up'
+	order 'load 0 4' oooo
+	txmap invalidate --path "$dir/mnt/a.dat"; is 0
+	order 'load 0 4' THEY
+	claim 'and shares it with those who come later'
+	start two; order "open $dir/mnt/a.dat" ok; order 'map 0' ok; order 'load 0 4' THEY; order 'store 0 mine' ok
+	use reader; order 'load 0 4' mine; use two; order msync ok; holds mnt/a.dat mine; holds low/a.dat oooo
+	use reader; stop; is 0; use two; stop; is 0
+	umount mnt top
+}
+
 t_same_size() {
 	claim 'rewritten with the same length, within the same second: the commit sees it'
 	begin
@@ -278,6 +302,7 @@ each t_reader
 each t_polling
 each t_dirty
 each t_truncated
+each t_copied_up
 each t_same_size
 each t_ranges
 each t_msync
