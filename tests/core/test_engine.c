@@ -66,6 +66,27 @@ static int without_scan(void)
 	return why ? 0 : 2;
 }
 
+/* Each ioctl in its turn says that it has done what it has not. */
+static int without_effect(void)
+{
+	const char *why;
+	unsigned nth;
+
+	for (nth = 1;; nth++) {
+		faulty_arm(FAULTY_BIT(ioctl), nth, 0, 0);
+		if (vm_start(VM_ENGINE_AUTO))
+			return 1;
+		if (!faulty_has_failed())
+			break;
+		(void)faulty_disarm();
+		if (vm_engine(&why) != VM_ENGINE_SEGV || !why)
+			return 2;
+		vm_engine_ops->stop();
+		vm_engine_ops = NULL;
+	}
+	return nth > 5 || vm_engine(NULL) == VM_ENGINE_SEGV ? 0 : 3;
+}
+
 static int anyway(void)
 {
 	bool failed = true;
@@ -90,6 +111,12 @@ static void without_userfaultfd_the_other_engine_is_taken_and_why_is_told(struct
 	assert_int_equal(in_new_process(without_uffd), 0);
 	assert_int_equal(in_new_process(without_pagemap), 0);
 	assert_int_equal(in_new_process(without_scan), 0);
+}
+
+static void an_engine_that_says_it_works_and_sees_no_store_is_not_taken(struct rig *r)
+{
+	(void)r;
+	assert_int_equal(in_new_process(without_effect), 0);
 }
 
 static void some_engine_starts_whichever_call_fails(struct rig *r)
@@ -209,6 +236,7 @@ static void pieces_of_a_large_mapping_see_their_stores(struct rig *r)
 static const struct rig_case cases[] = {
 	RIG_EAGER(starting_again_changes_nothing),
 	RIG_EAGER(without_userfaultfd_the_other_engine_is_taken_and_why_is_told),
+	RIG_EAGER(an_engine_that_says_it_works_and_sees_no_store_is_not_taken),
 	RIG_EAGER(some_engine_starts_whichever_call_fails),
 	RIG_BOTH(stores_to_alternate_pages_beyond_the_kernels_limit_of_mappings_work),
 	RIG_BOTH(stores_in_random_order_over_many_pages_are_all_seen),
