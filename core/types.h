@@ -181,6 +181,7 @@ struct vm_part {
 	bool asks;	   /* they were asked to look */
 	bool changed;	   /* there is something to commit */
 	bool begun;	   /* it takes part: the backend has begun */
+	bool conflict;	   /* the storage was changed by somebody else */
 	struct vm_copy *copy; /* it is none: pages go there instead of the storage, or NULL */
 	uint64_t npages;   /* given to the backend */
 	uint64_t valid;	   /* pages of the storage at the cut: beyond size_low its bytes will be gone */

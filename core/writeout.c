@@ -129,11 +129,20 @@ int vm_look(struct vm_fileh **h, unsigned n, bool *ret_changed)
 
 /* ---- store, and commit ---- */
 
-int vm_part_begin(struct vm_fileh *h, bool overwrite)
+static int look_for_conflict(struct vm_fileh *h, bool overwrite)
 {
 	const struct vm_backend_ops *ops = h->file->ops;
-	int err = !overwrite && ops->changed && ops->changed(h->file, 0) ? -EBUSY : ops->begin(h->file);
 
+	h->part.conflict = !overwrite && ops->changed && ops->changed(h->file, 0);
+	return h->part.conflict ? -EBUSY : 0;
+}
+
+int vm_part_begin(struct vm_fileh *h, bool overwrite)
+{
+	int err = look_for_conflict(h, overwrite);
+
+	if (!err)
+		err = h->file->ops->begin(h->file);
 	h->part.begun = !err;
 	return err;
 }
@@ -173,6 +182,9 @@ static int store_and_commit(struct vm_fileh **h, unsigned n, bool durable, bool 
 {
 	int err = 0;
 
+	for (unsigned i = 0; !err && n > 1 && i < n; i++) /* no storage makes ready for what cannot be */
+		if (h[i]->part.changed)
+			err = look_for_conflict(h[i], overwrite);
 	for (unsigned i = 0; !err && i < n; i++)
 		if (h[i]->part.changed)
 			err = vm_part_begin(h[i], overwrite);
@@ -234,6 +246,7 @@ static void end_part(struct vm_fileh *h, bool durable, int result, struct vm_com
 	if (result >= 0 && durable)
 		h->ctl->lazy_pending = false;
 	ret->txid = h->ctl->txid;
+	ret->conflict = part->conflict;
 	vm_fileh_unlock(h);
 	vm_let_go(h, &part->held, part->seen);
 	vm_fileh_end_busy(h);

@@ -202,7 +202,7 @@ int pol_group_work_prepare(struct pol_group_work *w, const char *jpath, int fd,
 
 	memset(w, 0, sizeof(*w));
 	memset(ret, 0, sizeof(*ret));
-	w->jpath = jpath;
+	w->jpath = w->name = jpath;
 	w->jfd = fd;
 	w->ret = ret;
 	w->files = (struct vm_journal_files){.fd = -1, .get = get};
@@ -260,7 +260,7 @@ int pol_group_work_report(struct pol_group_work *w, uint64_t id)
 	}
 	r->state = w->nfiles ? POL_JOURNAL_REPLAY : POL_JOURNAL_CLEAN;
 	if (!w->nfiles) {
-		say(w, "%s: clean; the journal of its group holds no commit%s", w->jpath,
+		say(w, "%s: clean; the journal of its group, %s, holds no commit%s", w->name, w->jpath,
 		    s->dropped ? "; an incomplete one does not count" : "");
 		return 0;
 	}

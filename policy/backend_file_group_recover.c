@@ -168,6 +168,7 @@ int pol_group_check(const char *jpath, uint64_t id, const char *name, struct pol
 			       : err; /* an answer */
 	}
 	err = pol_group_work_prepare(&w, jpath, fd, ret);
+	w.name = name;
 	if (!err && pol_group_work_report(&w, id))
 		goto out;
 	if (!err && ret->state == POL_JOURNAL_REPLAY) {
@@ -195,6 +196,7 @@ int pol_group_recover(const char *jpath, uint64_t id, const char *name, pol_prog
 	if (err)
 		return not_open(jpath, name, what, err, ret);
 	err = pol_group_work_prepare(&w, jpath, fd, ret);
+	w.name = name;
 	if (!err)
 		err = pol_group_work_report(&w, id);
 	if (!err)

@@ -49,10 +49,11 @@ static int is_journal_there(struct pol_group *g)
 
 	if (err || nlink)
 		return err;
+	err = pol_group_checkpoint(g); /* what it held */
 	pol_log(POL_LOG_ERROR,
 		"%s: the group's journal was removed: nothing is committed any more, until all who have "
-		"files of it have ended",
-		g->jpath);
+		"files of it have ended; what was committed is %s",
+		g->jpath, err ? "in the files, but could not be brought to the disk" : "on the disk");
 	return -EUCLEAN;
 }
 

@@ -14,6 +14,7 @@ struct pol_group_file {
 
 struct pol_group_work {
 	const char *jpath;
+	const char *name; /* of what was asked about: a file, or the journal itself */
 	char dir[PATH_MAX];
 	int jfd;
 	struct stat st; /* of the journal */

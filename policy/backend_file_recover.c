@@ -65,6 +65,14 @@ static void tell_refusal(struct work *w)
 		    w->path, w->jpath, h->version, VM_JOURNAL_VERSION);
 		break;
 	case VM_SCAN_IDENTITY:
+		if (h->kind == VM_JOURNAL_STUB) {
+			say(w,
+			    "%s: journal %s is of another file (%.60s, inode %llu; this is inode %llu), and its group's "
+			    "may hold commits: the file was replaced or copied since; nothing was changed; remove the "
+			    "journal if these are not wanted",
+			    w->path, w->jpath, h->name, (unsigned long long)h->ino, (unsigned long long)w->st.st_ino);
+			break;
+		}
 		say(w,
 		    "%s: journal %s holds %llu commit%s of another file (%.60s, inode %llu; this is inode "
 		    "%llu): the "
@@ -223,6 +231,24 @@ static int tell_not_open(struct work *w, const char *what, int err)
 	return err;
 }
 
+/* Another file's stub: does it lead to a journal of its group that nobody has, and that holds nothing? */
+static bool leads_to_nothing(struct work *w)
+{
+	char group[PATH_MAX];
+	struct vm_scan scan;
+	const char *what;
+	bool nothing;
+	int fd;
+
+	if (w->scan.why != VM_SCAN_IDENTITY || w->scan.header.kind != VM_JOURNAL_STUB ||
+	    pol_stub_read(w->jfd, w->dir, group) || pol_journal_open_check(group, &fd, &what))
+		return false;
+	nothing = !vm_journal_scan(fd, NULL, &scan) && scan.header.group == w->scan.header.group &&
+		  !pol_group_holds_commits(fd);
+	vm_fd_drop(&fd);
+	return nothing;
+}
+
 static int scan(struct work *w)
 {
 	struct vm_journal_id id;
@@ -232,6 +258,10 @@ static int scan(struct work *w)
 	err = vm_journal_scan(w->jfd, &id, &w->scan);
 	if (err)
 		return failed(w, "read", err);
+	if (leads_to_nothing(w)) {
+		w->scan.state = VM_SCAN_EMPTY;
+		w->scan.why = VM_SCAN_OK;
+	}
 	report(w);
 	return 0;
 }

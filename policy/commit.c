@@ -80,6 +80,23 @@ void pol_set_put(struct pol_set *s)
 	(void)vm_sys->munmap(s->mem, s->len); /* whole, ours: cannot fail */
 }
 
+uint64_t pol_next_order(void)
+{
+	static uint64_t norders;
+
+	return __atomic_add_fetch(&norders, 1, __ATOMIC_RELAXED);
+}
+
+void pol_set_order(struct pol_file *m, uint64_t order)
+{
+	m->order = order;
+	pol_lock();
+	for (struct pol_file *f = m->rule->group ? pol_files : NULL; f; f = f->next)
+		if (f->rule == m->rule)
+			f->order = order;
+	pol_unlock();
+}
+
 /* ---- a commit ---- */
 
 /* How long the journal is kept when nothing happens: a lazy commit reaches the disk soon, a durable one only
@@ -140,20 +157,20 @@ static int commit(struct pol_set *s, bool durable, bool own_only)
 	return err;
 }
 
-static void tell_failure(struct pol_file *m, int err)
+static void tell_failure(struct pol_set *s, int err)
 {
 	const char *what = "commit: nothing was written, the stores are kept";
+	struct pol_file *m = s->m[0];
 
 	if (err == -EBUSY && m->rule->snapshot)
 		what = "commit: others have committed what was changed here, too; discard it, or set "
 		       "conflict=overwrite";
-	else if (err == -EBUSY && m->rule->group)
-		what = "commit: it, or another file of its group, was changed by somebody else; invalidate "
-		       "that, or set "
-		       "conflict=overwrite";
 	else if (err == -EBUSY)
 		what = "commit: the file was changed by somebody else; invalidate it, or set "
 		       "conflict=overwrite";
+	for (unsigned i = 1; i < s->n; i++)
+		if (s->res[i].conflict)
+			m = s->m[i];
 	pol_file_failed(m, what, err);
 }
 
@@ -197,6 +214,8 @@ int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_com
 	err = commit(s, durable, own_only);
 	pol_lock();
 	for (unsigned i = 0; i < s->n; i++) {
+		if (!err)
+			s->m[i]->end_again_usec = 0;
 		if (err)
 			s->m[i]->nfailed++;
 		else
@@ -204,7 +223,7 @@ int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_com
 	}
 	pol_unlock();
 	if (err) {
-		tell_failure(s->m[0], err);
+		tell_failure(s, err);
 		return err;
 	}
 	ret->txid = s->res[0].txid;

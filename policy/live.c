@@ -285,6 +285,8 @@ static void first_live(void)
 
 /* ---- ended ---- */
 
+#define END_AGAIN_USEC 1000000u
+
 bool pol_file_is_due_locked(const struct pol_file *m)
 {
 	return m->h && !m->busy && !m->nfds && !m->refs && !vm_fileh_nvmas(m->h);
@@ -324,6 +326,7 @@ int pol_file_end_locked(struct pol_file *m)
 		pol_set_put(&set);
 	pol_lock();
 	m->busy = false;
+	m->end_again_usec = err ? pol_now_usec(CLOCK_MONOTONIC) + END_AGAIN_USEC : 0;
 	pol_changed();
 	return err;
 }

@@ -304,7 +304,7 @@ void pol_file_put(struct pol_file *m)
 {
 	pol_lock();
 	drop_ref_locked(m);
-	if (!m->nending && pol_file_is_due_locked(m))
+	if (!m->nending && pol_file_is_due_locked(m) && pol_now_usec(CLOCK_MONOTONIC) >= m->end_again_usec)
 		(void)pol_file_end_locked(m); /* logged; the file stays live when the commit failed */
 	free_if_unused_locked(m);
 	pol_unlock();

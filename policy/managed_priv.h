@@ -34,6 +34,7 @@ struct pol_file {
 	bool told_change;	     /* that the change of the file by others could not be taken in */
 	bool has_stream;	     /* a stdio stream of libc's own was opened on it */
 	bool busy;		     /* going live or ending: others wait */
+	uint64_t end_again_usec;     /* monotonic: its release failed; not tried again before, by whoever comes by */
 	bool fd_writable;	     /* may file.fd be written, whoever uses it? */
 	int fd_before;		     /* a descriptor of the file that was replaced: closing it would drop locks (home) */
 	pthread_mutex_t position;    /* held while a descriptor's position is used and moved */
@@ -42,7 +43,7 @@ struct pol_file {
 	uint64_t checkpoint_usec;    /* monotonic: when the journal is emptied; 0: nothing in it */
 	uint64_t last_commit_usec;   /* realtime */
 	uint64_t ncommits, nfailed;
-	uint64_t order; /* number of the last order that it was done for, together with its group (atomic enough) */
+	uint64_t order; /* number of the last order or event that was done for it, with its group (atomic enough) */
 	char last_error[256];
 	char path[PATH_MAX]; /* canonical; follows a rename by this process */
 	struct pol_file *next;
@@ -146,6 +147,9 @@ struct pol_set {
 int pol_set_get(struct pol_file *m, struct pol_set *ret);
 void pol_set_put(struct pol_set *s);
 void pol_set_fork_child(void);
+/* What is done for many files is done once for those that commit together: it has a number, and they note it. */
+uint64_t pol_next_order(void);
+void pol_set_order(struct pol_file *m, uint64_t order);
 /* Commit them now, in one transaction. durable: whatever the rule says. own_only: not when this process stored
  * nothing. Counts, logs. ret: txid of m[0], and the sum of their pages. */
 int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_commit_result *ret);

@@ -11,8 +11,6 @@
 
 /* ---- orders ---- */
 
-static uint64_t norders; /* (atomic) */
-
 bool pol_file_is_meant(const struct pol_file *m, const char *path)
 {
 	return !path || pol_match(path, m->path) || !strcmp(path, m->path);
@@ -23,7 +21,7 @@ void pol_for_each_meant(const char *path, struct pol_result *ret, pol_order_fn *
 	uint64_t start = pol_now_usec(CLOCK_MONOTONIC);
 	struct pol_file *m;
 
-	ret->order = __atomic_add_fetch(&norders, 1, __ATOMIC_RELAXED);
+	ret->order = pol_next_order();
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
 		if (pol_file_is_meant(m, path) && m->order != ret->order) {
 			int err = op(m, ret, arg);
@@ -47,8 +45,7 @@ void pol_for_each_meant(const char *path, struct pol_result *ret, pol_order_fn *
 /* All of s are done, whichever of them was meant. */
 static void note_set(struct pol_set *s, struct pol_result *ret)
 {
-	for (unsigned i = 0; i < s->n; i++)
-		s->m[i]->order = ret->order;
+	pol_set_order(s->m[0], ret->order);
 	ret->nfiles += s->n - 1;
 }
 
@@ -76,6 +73,17 @@ void pol_managed_commit(const char *path, struct pol_result *ret)
 	pol_for_each_meant(path, ret, commit_set, NULL);
 }
 
+/* What somebody else made of the files is theirs, too, from now on: the next commit has no conflict with that. */
+static int take_in_changes(struct pol_set *s)
+{
+	struct vm_dropped d;
+	int err = 0;
+
+	for (unsigned i = 0; err >= 0 && i < s->n; i++)
+		err = vm_fileh_refresh(s->h[i], false, VM_DIRTY_DROP, &d);
+	return err < 0 ? err : 0;
+}
+
 static int discard_set(struct pol_file *m, struct pol_result *ret, void *arg)
 {
 	uint64_t npages = 0;
@@ -94,6 +102,8 @@ static int discard_set(struct pol_file *m, struct pol_result *ret, void *arg)
 			ret->txid = st.txid;
 	}
 	err = vm_discard(s.h, s.n);
+	if (!err)
+		err = take_in_changes(&s);
 	note_set(&s, ret);
 	pol_set_put(&s);
 	ret->npages += npages;

@@ -40,7 +40,7 @@ static void drop_fds(int *fds)
 static void tell_refused(const struct pol_file *m, int32_t pid, int err)
 {
 	const char *why = err == -EPROTO       ? "is of another version of txmap, or answers nonsense"
-			  : err == -EMEDIUMTYPE ? "has it managed with another backend"
+			  : err == -EMEDIUMTYPE ? "has it managed with another backend or scope"
 			  : err == -EOPNOTSUPP	? "has it managed, and this backend cannot be shared"
 			  : err == -EBUSY	? "has it managed, and is in the middle of a commit that does not end"
 						: "has it managed, and does not answer";

@@ -145,18 +145,31 @@ static void end_snapshot(struct pol_file *m)
 	vm_fileh_rename_end(m->h, false);
 }
 
+/* Those that commit with m, and did, are not asked again: an error is said once. */
+static int event_once(struct pol_file *m, enum pol_event ev, uint64_t order)
+{
+	m->end_again_usec = 0; /* it may be the last time */
+	if (m->order == order)
+		return 0;
+	pol_set_order(m, order);
+	return pol_event(m, ev);
+}
+
 int pol_event_all(enum pol_event ev)
 {
 	bool is_end = ev == POL_EV_EXIT || ev == POL_EV_TERM;
 	bool is_exec = ev == POL_EV_EXEC;
+	uint64_t order = pol_next_order();
 	struct pol_file *m;
 	int err = 0, e;
 
 	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
-		e = pol_event(m, ev);
+		e = event_once(m, ev, order);
 		err = err ? err : e;
-		if (is_end || is_exec)
-			(void)vm_fileh_idle(m->h); /* at worst the journal stays: the next open replays it */
+	}
+	/* Only now: threads may go on storing, and the next file's commit would be the last one's, too. */
+	for (m = is_end || is_exec ? pol_file_next(NULL) : NULL; m; m = pol_file_next(m)) {
+		(void)vm_fileh_idle(m->h); /* at worst the journal stays: the next open replays it */
 		if (is_end && m->rule->snapshot)
 			end_snapshot(m);
 	}

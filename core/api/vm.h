@@ -112,6 +112,7 @@ off_t vm_fileh_seek(struct vm_fileh *h, off_t off, int whence);
 struct vm_commit_result {
 	uint64_t txid;	/* of the last transaction: this one, or the one before when nothing had changed */
 	uint64_t npages; /* pages written out */
+	bool conflict;	 /* with -EBUSY: it is this file that somebody else changed */
 	bool overwrote;	 /* others had committed something since the snapshot that this commit replaced: */
 	uint64_t noverwritten; /* so many pages, and maybe the size */
 };

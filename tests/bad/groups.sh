@@ -175,7 +175,61 @@ t_refused() {
 	left
 }
 
-for t in commit killed conflict fork named refused; do
+t_lost() {
+	make_files
+	claim 'the journal is removed while they are in use'
+	group one; store one 0; order msync ok
+	rm .group.txmap
+	store two 0; order msync EUCLEAN; errs 'group.txmap: .* was removed: .* on the disk'; hold one 0
+	order fsync EUCLEAN; order 'load 0 3' two
+	killed; hold one 0
+	claim 'and their stubs say so'
+	txmap recover "$dir/a.dat"; is 1; errs 'is missing'
+	rm .a.dat.txmap .b.dat.txmap sub/.c.dat.txmap
+	group one; order 'load 0 3' one; stop; is 0; left
+}
+
+t_end() {
+	make_files
+	claim 'it ends while a thread stores: nothing is left behind'
+	local how
+	for how in exit term; do
+		set=scope=group glob="$dir/**.dat"; settings
+		(as env "${vars[@]}" "$work/bin/stream_files" "$how" a.dat b.dat sub/c.dat >/dev/null 2>.err) 2>/dev/null
+		[ ! -s .err ] || bad "it said: $(cat .err)"
+		rm -f .err; left
+	done
+	claim 'its commit fails then: said once for each try, and nothing is left behind'
+	group one; store one 0; order msync ok; store two 0
+	sleep 0.02; printf other | dd of=b.dat bs=1 seek=4096 conv=notrunc status=none
+	stop; is 0; errs 'b.dat: commit: .*changed by somebody else'; quiet 'a.dat: commit'; hold one 0
+	[ "$(grep -c 'commit:' "$err_from")" -le 4 ] || bad "said too often: $(cat "$err_from")"
+	left
+}
+
+t_replaced() {
+	make_files
+	claim 'killed with nothing in the journal, then a file is replaced, or the directory copied: that is no loss'
+	group one; killed
+	cp a.dat new; mv new a.dat
+	txmap check "$dir/a.dat"; is 0; says 'a.dat: clean'
+	mkdir there; cp -a ./.[abg]* ./*.dat there; cp -a sub there
+	[ "$who" != ordinary ] || chown -R 65534 there a.dat
+	group one; store one 0; order msync ok; stop; is 0
+	rm -f sub/.c.dat.txmap .b.dat.txmap
+	glob="$dir/there/**.dat" set=scope=group
+	start one; order "open $dir/there/b.dat" ok; order 'map 0' ok; order 'store 0 one' ok; order msync ok; stop; is 0
+	holds there/b.dat one
+	rm -r there; left
+	claim 'discarded, a change from outside is no conflict any more'
+	group one; store one 0; order msync ok; store two 0
+	sleep 0.02; printf other | dd of=b.dat bs=1 seek=4096 conv=notrunc status=none
+	order msync EBUSY; txmap discard "$pid"; is 0
+	order 'file 1' ok; order 'load 4096 5' other; order 'load 0 3' one; store tre 0; order msync ok; hold tre 0
+	stop; is 0; left
+}
+
+for t in commit killed conflict fork named refused lost end replaced; do
 	[ -z "${only:-}" ] || [ "$only" = $t ] || continue
 	each t_$t
 done
