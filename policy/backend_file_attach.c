@@ -134,10 +134,14 @@ void pol_journal_look_where_the_file_is(struct vm_bigfile *f)
 void pol_journal_look_where_it_is(struct vm_bigfile *f)
 {
 	struct pol_file_priv *p = f->priv;
-	char path[PATH_MAX];
+	char path[PATH_MAX], *slash;
 
-	if (!pol_journal_is_at(p->jpath, p->j.fd) && pol_journal_name_of(p->j.fd, path))
-		strcpy(p->jpath, path);
+	if (pol_journal_is_at(p->jpath, p->j.fd) || !pol_journal_name_of(p->j.fd, path))
+		return;
+	strcpy(p->jpath, path);
+	slash = strrchr(path, '/');
+	slash[slash == path] = 0;
+	strcpy(p->dir, path);
 }
 
 /* Where each has a snapshot: open the journal that they commit to, with a lock of our own. -ENOENT: it is

@@ -108,6 +108,8 @@ void pol_fork_child(void)
 	if (err)
 		pol_log(POL_LOG_ERROR, "forked child: managed mappings could not be armed (%s); those are gone from it",
 			pol_errno_name(err));
+	if (pol_has_live())
+		pol_sweep(); /* children before it that began another program left the names of their sockets */
 }
 
 struct lost_page {

@@ -221,6 +221,13 @@ t_replaced() {
 	start one; order "open $dir/there/b.dat" ok; order 'map 0' ok; order 'store 0 one' ok; order msync ok; stop; is 0
 	holds there/b.dat one
 	rm -r there; left
+	claim 'their directory gets another name while they are in use'
+	mkdir below; [ "$who" != ordinary ] || chown 65534 below
+	glob="$dir/below/*.dat" set=scope=group
+	start one; order "open $dir/below/x.dat creat" ok; order 'truncate 4096' ok; order 'map 0' ok; order 'store 0 one' ok; order msync ok
+	mv below moved; order 'store 0 two' ok; order msync ok; stop; is 0; silent
+	holds moved/x.dat two; [ "$(ls -A moved)" = x.dat ] || bad "left: $(ls -A moved)"
+	rm -r moved
 	claim 'discarded, a change from outside is no conflict any more'
 	group one; store one 0; order msync ok; store two 0
 	sleep 0.02; printf other | dd of=b.dat bs=1 seek=4096 conv=notrunc status=none
