@@ -4,6 +4,7 @@
 #include "backend_file_group.h"
 #include "vm.h"
 
+#include <errno.h>
 #include <sys/sysmacros.h>
 
 int pol_backend_file_journal(const struct vm_bigfile *f)
@@ -74,4 +75,17 @@ bool pol_backend_file_is_on_disk(const struct vm_bigfile *f)
 
 	look(f, &m, &empty);
 	return empty && !(m.flags & VM_MARK_START) && !waits_elsewhere(f);
+}
+
+bool pol_journal_is_in_use(const char *path, const char *dir)
+{
+	char in[PATH_MAX], jpath[PATH_MAX];
+	const char *what;
+	int fd, err = pol_journal_path(path, dir, in, jpath);
+
+	if (!err)
+		err = pol_journal_open_check(jpath, &fd, &what);
+	if (!err)
+		vm_fd_drop(&fd);
+	return err && err != -ENOENT;
 }

@@ -83,6 +83,8 @@ typedef void pol_progress_fn(uint64_t done, uint64_t total, void *arg);
 int pol_journal_check(const char *path, const char *dir, struct pol_journal_report *ret);
 int pol_journal_recover(const char *path, const char *dir, pol_progress_fn *progress, void *arg,
 			struct pol_journal_report *ret);
+/* Has a live process the journal of the file at path? The file is not opened: closing it would drop locks. */
+bool pol_journal_is_in_use(const char *path, const char *dir);
 /* Copy the file to out (as pol_copy_out_begin) as recovery would make it, and change nothing. -EUCLEAN and -EBUSY as
  * recover. c->what says what failed, when ret->text does not. */
 int pol_journal_copy(const char *path, const char *dir, struct pol_copy_out *c, const char *out, bool must_be_dir,

@@ -89,12 +89,15 @@ static int open_by_share(struct pol_file *m, const char *arg, struct vm_fileh **
 	return -EBUSY;
 }
 
+#define LATE_TRIES 5u
+
 static int open_for(struct pol_file *m, const char *arg, bool for_writing, struct vm_fileh **ret_h)
 {
-	bool again = !m->rule->snapshot; /* with a child that could not enter itself before its parent was killed */
+	/* with a child that could not enter itself before its parent was killed, or after one that is about to end */
+	unsigned tries = m->rule->snapshot ? 1 : LATE_TRIES;
 	int err;
 
-	for (;; again = false) {
+	for (;;) {
 		err = open_by_share(m, arg, ret_h);
 		if (err || !for_writing)
 			return err;
@@ -102,7 +105,7 @@ static int open_for(struct pol_file *m, const char *arg, bool for_writing, struc
 		if (!err)
 			return 0;
 		(void)pol_share_close(m, *ret_h); /* err is the one to report */
-		if (err != -EBUSY || !again || !pol_share_comes_late(m))
+		if (err != -EBUSY || !--tries || !pol_share_comes_late(m, LATE_TRIES - tries))
 			return err;
 	}
 }

@@ -24,7 +24,6 @@
 #define LOCK_MSEC 5000
 #define CHILD_MSEC 20  /* a fork is to be quick, and who leaves brings it in */
 #define CHILD_COMES_MSEC 1000
-#define LATE_MSEC 500 /* for one that could not */
 #define TRY_MSEC  5
 #define BUSY_MSEC 5000 /* for somebody's commit */
 #define ASK_MSEC  4000 /* all in all, for answers */
@@ -176,21 +175,6 @@ int pol_share_open(struct pol_file *m, const char *arg, struct vm_fileh **ret_h)
 		(void)pol_registry_write(&r); /* litter, at worst */
 	pol_registry_unlock(&r);
 	return err < 0 ? err : 0;
-}
-
-bool pol_share_comes_late(const struct pol_file *m)
-{
-	struct pol_registry r;
-	unsigned n = 0;
-
-	for (unsigned msec = 0; !n && msec < LATE_MSEC; msec += TRY_MSEC) {
-		(void)vm_sys->poll(NULL, 0, TRY_MSEC); /* nothing tells when it does */
-		if (pol_registry_read(m->file.dev, m->file.ino, &r))
-			continue;
-		n = r.n;
-		pol_registry_close(&r);
-	}
-	return n;
 }
 
 /* ---- who is given what ---- */

@@ -10,8 +10,8 @@
 /* A handle on m: what another process has, if one has it, else a new one, which others are given from now on. */
 int pol_share_open(struct pol_file *m, const char *arg, struct vm_fileh **ret_h);
 /* Nobody had it, and yet somebody has its journal: a child, perhaps, that could not enter itself before its
- * parent was killed. Has one come? */
-bool pol_share_comes_late(const struct pol_file *m);
+ * parent was killed, or one that is about to end. Has one come, or gone? asked: so many times. */
+bool pol_share_comes_late(const struct pol_file *m, unsigned asked);
 /* vm_fileh_close of m's handle, which nobody is given any more. */
 int pol_share_close(struct pol_file *m, struct vm_fileh *h);
 /* Does some live process of this user have the file? */
