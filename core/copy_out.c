@@ -121,9 +121,9 @@ static int renew_base(struct vm_fileh *h, struct vm_copy *c, bool overwrite)
 	else if (err == 1)
 		err = copy_storage(h, c, len);
 	/* the snapshot that a handle of those shows is not changed by others */
-	if (!err && !overwrite && !ops->hold && ops->changed && ops->changed(h->file, 0))
-		err = -EBUSY;
-	return err;
+	if (!err && !overwrite && !ops->hold && ops->changed)
+		err = ops->changed(h->file, 0);
+	return err > 0 ? -EBUSY : err;
 }
 
 int vm_copy_out(struct vm_fileh **h, struct vm_copy **c, unsigned n, bool overwrite)

@@ -97,9 +97,11 @@ static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on
 	h->plan = p;
 	if (!err)
 		err = vm_drop(&h, 1);
-	/* what the storage is now has been taken note of: later commits compare with this state */
+	/* what the storage is now has been taken note of: later commits compare with this state, and what was
+	 * committed before must not be replayed over it */
 	if (!err && h->file->ops->changed)
-		(void)h->file->ops->changed(h->file, 1);
+		err = h->file->ops->changed(h->file, 1);
+	err = err > 0 ? 0 : err;
 	*ret = (struct vm_dropped){.npages = h->plan.npages, .ndirty = h->plan.ndirty};
 	return err;
 }

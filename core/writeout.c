@@ -132,9 +132,10 @@ int vm_look(struct vm_fileh **h, unsigned n, bool *ret_changed)
 static int look_for_conflict(struct vm_fileh *h, bool overwrite)
 {
 	const struct vm_backend_ops *ops = h->file->ops;
+	int changed = !overwrite && ops->changed ? ops->changed(h->file, 0) : 0;
 
-	h->part.conflict = !overwrite && ops->changed && ops->changed(h->file, 0);
-	return h->part.conflict ? -EBUSY : 0;
+	h->part.conflict = changed > 0;
+	return changed > 0 ? -EBUSY : changed;
 }
 
 int vm_part_begin(struct vm_fileh *h, bool overwrite)

@@ -124,7 +124,7 @@ static bool make_writable(struct pol_set *s)
 	for (unsigned i = 0; i < s->n; i++) {
 		if (s->m[i]->file.writable)
 			continue;
-		if (pol_file_go_live(s->m[i], s->m[i]->file.fd, true))
+		if (!pol_file_make_writable(s->m[i])) /* one that ends waits for this set */
 			return false;
 		did = true;
 	}

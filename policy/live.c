@@ -220,14 +220,14 @@ static void take_in_late_calls(struct pol_file *m)
 		(void)vm_fileh_refresh(m->h, false, VM_DIRTY_KEEP, &d); /* if not: the commit says so */
 }
 
-int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
+static int go_live(struct pol_file *m, int fd, bool for_writing, bool waits)
 {
 	int err;
 
 	pol_lock();
-	while (m->busy)
+	while (m->busy && waits)
 		pol_wait();
-	err = m->refused;
+	err = m->busy ? -EBUSY : m->refused;
 	if (err || (m->h && (!for_writing || m->file.writable))) {
 		pol_unlock();
 		return err;
@@ -263,6 +263,16 @@ int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
 		pol_file_failed(m, "cannot be managed", err);
 	}
 	return err;
+}
+
+int pol_file_go_live(struct pol_file *m, int fd, bool for_writing)
+{
+	return go_live(m, fd, for_writing, true);
+}
+
+bool pol_file_make_writable(struct pol_file *m)
+{
+	return !go_live(m, m->file.fd, true, false);
 }
 
 static void (*signals_changed)(void);

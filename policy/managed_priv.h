@@ -96,6 +96,8 @@ int pol_may_have_size(struct pol_file *m, uint64_t size);
 int pol_room(struct pol_file *m, uint64_t off, uint64_t len, uint64_t *ret_room);
 /* Make m live. fd: the program's descriptor. 0 or -errno; said in the log. No lock held. */
 int pol_file_go_live(struct pol_file *m, int fd, bool for_writing);
+/* The same for one that is live for reading, and may be ending: then it is not waited for. Is it writable? */
+bool pol_file_make_writable(struct pol_file *m);
 /* A private mapping of a file that is not live is left to the kernel; when the file goes live it becomes one
  * of ours. */
 void pol_left_private(void);

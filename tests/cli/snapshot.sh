@@ -140,12 +140,12 @@ claim 'what a crash left in the journal is in the copy, and file and journal sta
 start a.dat --set commit=none
 order 'store 1st'
 run "$txmap" commit "$pid"; is 0
-order 'store XXX'
+order 'store PQR'
 run "$txmap" commit "$pid"; is 0
 kill -9 "$pid"; stop 2>/dev/null
 dd if=d/o of=a.dat bs=4096 count=1 conv=notrunc 2>/dev/null # as if the page cache had been lost
 cp .a.dat.txmap journal; cp a.dat before
-run "$txmap" snapshot --path a.dat d/p; is 0; holds d/p XXX
+run "$txmap" snapshot --path a.dat d/p; is 0; holds d/p PQR
 same .a.dat.txmap journal; same a.dat before
 printf 'damaged' | dd of=.a.dat.txmap bs=1 seek=8256 conv=notrunc 2>/dev/null
 run "$txmap" snapshot --path a.dat d/r; refused 'is damaged'

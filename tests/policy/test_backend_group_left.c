@@ -13,6 +13,15 @@ static void leave_a_commit_behind(void)
 	stop(&one);
 }
 
+static char away[400];
+
+/* File 0 gets another name, which nobody knows. */
+static void put_away(void)
+{
+	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
+	assert_int_equal(rename(file[0].path, away), 0);
+}
+
 /* Nobody has told the other one; its next commit syncs, and brings in place, what the first one left in the
  * journal; which is no stranger's change. */
 static void a_lazy_commit_of_another_process_is_brought_in_place_by_name(void **state)
@@ -37,16 +46,13 @@ static void a_lazy_commit_of_another_process_is_brought_in_place_by_name(void **
 /* The file cannot be found by name, but who has it lives: the other leaves it to that one. */
 static void what_only_the_other_process_can_reach_is_left_to_it(void **state)
 {
-	char away[400];
-
 	(void)state;
 	start(&two, 4);
 	go_live(0);
 	go_live(1);
 	assert_int_equal(tell(&two, LIVE, 0), 0);
 	assert_int_equal(try_commit(3, '5', 0), 0);
-	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
-	assert_int_equal(rename(file[0].path, away), 0);
+	put_away();
 	assert_int_equal(tell(&two, COMMIT, '6'), 0);
 	assert_int_equal(byte_of(away), 'a');
 	assert_int_equal(tell(&two, BYTE, 0), '6');
@@ -61,12 +67,10 @@ static void what_only_the_other_process_can_reach_is_left_to_it(void **state)
 static void what_nobody_can_reach_keeps_the_journal(void **state)
 {
 	struct pol_journal_report rep;
-	char away[400];
 
 	(void)state;
 	leave_a_commit_behind();
-	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
-	assert_int_equal(rename(file[0].path, away), 0);
+	put_away();
 	assert_int_equal(tell(&two, COMMIT, '6'), 0);
 	assert_int_equal(tell(&two, COMMIT, '7'), 0);
 	assert_int_equal(byte_of(file[1].path), '5');
@@ -86,12 +90,10 @@ static void what_nobody_can_reach_keeps_the_journal(void **state)
 static void a_file_that_comes_back_too_late_gets_its_commits_by_recovery(void **state)
 {
 	struct pol_journal_report rep;
-	char away[400];
 
 	(void)state;
 	leave_a_commit_behind();
-	(void)snprintf(away, sizeof(away), "%s/away", box.dir);
-	assert_int_equal(rename(file[0].path, away), 0);
+	put_away();
 	assert_int_equal(tell(&two, COMMIT, '6'), 0);
 	assert_int_equal(rename(away, file[0].path), 0);
 	assert_int_equal(try_live(0), -EUCLEAN); /* its content is not what was committed */
