@@ -82,7 +82,7 @@ void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask)
 {
 	vm_fileh_lock(h);
 	BUG_ON(h->ctl->busy_pid != vm_sys->getpid());
-	h->ctl->joined = false;
+	h->ctl->ask = ask; /* also for who comes later */
 	if (vm_fileh_has_others(h))
 		vm_fileh_repair(h); /* who died is not waited for */
 	if (vm_fileh_has_others(h))
@@ -127,9 +127,10 @@ int vm_ask(struct vm_fileh *h, enum vm_ask ask)
 void vm_ask_thaw(struct vm_fileh *h)
 {
 	vm_fileh_lock(h);
-	h->ctl->ask = VM_ASK_THAW; /* also for who comes later, and wakes for nothing */
+	h->ctl->ask = VM_ASK_THAW; /* also for who comes now, or wakes for nothing */
 	if (vm_fileh_has_others(h))
 		vm_ask_post(h, VM_ASK_THAW, false);
+	vm_wake(&h->ctl->seq);
 	vm_wake(&vm_fileh_peer(h)->wake); /* our server watches who does not answer */
 	vm_fileh_unlock(h);
 }
@@ -151,7 +152,7 @@ bool vm_ask_still_holds(struct vm_fileh *h, unsigned nstopped)
 {
 	int err = 0;
 
-	return !h->ctl->joined && answers(h, &err) != SOME_DO_NOT && vm_ask_nstopped(h) == nstopped;
+	return answers(h, &err) != SOME_DO_NOT && vm_ask_nstopped(h) == nstopped;
 }
 
 /* ---- those who are asked ---- */
@@ -234,6 +235,13 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+/* While pages are replaced, or copied. */
+static bool others_hold_still(const struct vm_ctl *ctl)
+{
+	return ctl->busy_pid && ctl->busy_pid != vm_sys->getpid() &&
+	       (ctl->gate == VM_GATE_CLOSED || ctl->ask == VM_ASK_FREEZE || ctl->ask == VM_ASK_FREEZE_ALL);
+}
+
 int vm_serve(struct vm_fileh *h)
 {
 	int err = 0;
@@ -242,10 +250,9 @@ int vm_serve(struct vm_fileh *h)
 		return 0;
 	vm_owners_begin();
 	vm_fileh_lock(h);
-	/* nobody asked this process to hold still, which it has to while pages are replaced; a cut begins
-	 * again (ctl->joined). Who holds the map lock is no newcomer: it is asked, or has told that it cannot
-	 * serve. */
-	while (h->ctl->gate == VM_GATE_CLOSED && h->ctl->busy_pid != vm_sys->getpid() && !vm_lock_is_held(VM_RANK_MAP))
+	/* Nobody asked this process to hold still. Who holds the map lock is no newcomer: it is asked, or has
+	 * told that it cannot serve. */
+	while (others_hold_still(h->ctl) && !vm_lock_is_held(VM_RANK_MAP))
 		vm_fileh_wait(h);
 	/* nothing stored yet that was asked for, or harvested before */
 	__atomic_store_n(&vm_fileh_peer(h)->answered, h->ctl->ask_seq, __ATOMIC_RELAXED);

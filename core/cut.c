@@ -53,6 +53,7 @@ static void survey(struct cut *c, bool *must_freeze)
 		struct vm_fileh *h = c->h[k];
 
 		vm_fileh_lock(h);
+		h->ctl->joined = false;
 		for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 			if (!h->ctl->peers[i].pid)
 				continue;
@@ -257,17 +258,22 @@ static int harvest_all(struct cut *c, bool *ret_done)
 	return err;
 }
 
-/* One that was stopped may have been let go while its pages were copied: then it stored, and whether it has
- * answered since does not matter. */
+/* Was nobody storing while the last pages were copied, whom this process did not know of? One that was stopped
+ * may have been let go: then whether it has answered since does not matter. And a child that was on its way
+ * when this process found itself alone may be there by now; where others are, who comes waits while they are
+ * frozen, or comes after the last copy. */
 static bool still_holds(struct cut *c)
 {
-	bool holds = true;
+	bool holds = true, joined = false;
 
 	for (unsigned k = 0; k < c->n; k++) {
 		vm_fileh_lock(c->h[k]);
 		holds &= vm_ask_still_holds(c->h[k], c->h[k]->part.nstopped);
+		joined |= c->h[k]->ctl->joined;
 		vm_fileh_unlock(c->h[k]);
 	}
+	holds &= !c->alone || !joined;
+	c->alone &= !joined;
 	return holds;
 }
 
@@ -306,7 +312,7 @@ int vm_cut(struct vm_fileh **h, unsigned n, bool overwrite)
 		/* from the next round on, or the one after it, they are asked to freeze */
 		if (!err)
 			err = store_all(&c, !done && !c.froze && c.round + 1 < ROUNDS_FREE);
-		if (!err && done && c.stopped)
+		if (!err && done && (c.stopped || c.alone))
 			done = still_holds(&c);
 	}
 	thaw_all(&c);

@@ -115,7 +115,7 @@ struct vm_ctl {
 	uint32_t gate;	  /* enum vm_gate, set by the busy one */
 	uint32_t ask;	  /* enum vm_ask: what the busy one asked last */
 	uint32_t ask_seq; /* rises when something was asked (atomic) */
-	bool joined;	  /* a process got the handle since */
+	bool joined;	  /* a process got the handle since the cut began */
 	uint64_t size;		 /* bytes, as the programs see it */
 	uint64_t size_committed; /* bytes, in the storage */
 	uint64_t size_low;	 /* smallest size since the last commit: beyond it the storage's bytes are gone */

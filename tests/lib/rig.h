@@ -163,6 +163,8 @@ static inline void rig_store8(void *p, char value)
 
 /* fork with the handlers around it, as an embedder does. */
 pid_t rig_fork(void);
+/* before runs in the child before it takes part in anything. */
+pid_t rig_fork_late(void (*before)(void));
 /* Wait for the child: its exit status, or -signal. */
 int rig_reap(pid_t pid);
 

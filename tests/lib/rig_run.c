@@ -273,6 +273,11 @@ ssize_t rig_write(struct vm_fileh *h, const void *buf, size_t len, uint64_t off)
 
 pid_t rig_fork(void)
 {
+	return rig_fork_late(NULL);
+}
+
+pid_t rig_fork_late(void (*before)(void))
+{
 	pid_t pid;
 
 	vm_fork_prepare();
@@ -283,6 +288,8 @@ pid_t rig_fork(void)
 		return pid;
 	}
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that hangs is killed whole */
+	if (before)
+		before();
 	if (vm_fork_child())
 		_exit(99);
 	return 0;
