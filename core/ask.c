@@ -14,7 +14,7 @@
 #include <linux/futex.h>
 
 #define ASK_MSEC	10000
-#define FIRST_LOOK_MSEC 4  /* at who died meanwhile; then ever more seldom */
+#define FIRST_LOOK_MSEC 4 /* at who died meanwhile; then ever more seldom */
 #define WATCH_MSEC	500
 #define SETTLE_MSEC	10 /* so long after a fork it is left to who stores */
 
@@ -85,7 +85,8 @@ void vm_ask_begin(struct vm_fileh *h, enum vm_ask ask)
 	h->ctl->ask = ask; /* also for who comes later */
 	if (vm_fileh_has_others(h))
 		vm_fileh_repair(h); /* who died is not waited for */
-	if (vm_fileh_has_others(h))
+	h->asked = vm_fileh_has_others(h) && (ask != VM_ASK_HARVEST || !vm_others_are_idle(h));
+	if (h->asked)
 		vm_ask_post(h, ask, false); /* this thread does it itself */
 	vm_fileh_unlock(h);
 }
@@ -96,12 +97,15 @@ int vm_ask_end(struct vm_fileh *h)
 	enum answers a;
 	int err = 0;
 
+	if (!h->asked)
+		return 0;
 	vm_fileh_lock(h);
 	for (unsigned msec = FIRST_LOOK_MSEC; !has_answered(h) && !vm_is_past(until);) {
 		vm_fileh_wait_msec(h, msec);
 		if (!vm_is_past(look))
 			continue;
-		vm_fileh_repair(h); /* not only when nothing else happens: others read and write all the time */
+		vm_fileh_repair(
+			h); /* not only when nothing else happens: others read and write all the time */
 		if (2 * msec >= VM_WAIT_MSEC && answers(h, &err) == STOPPED_DID_NOT)
 			break;
 		msec = msec * 2 < VM_WAIT_MSEC ? msec * 2 : VM_WAIT_MSEC;
@@ -208,12 +212,14 @@ static void *serve(void *arg)
 	uint32_t seen, seq;
 
 	for (;;) {
-		seen = __atomic_load_n(&self->wake, __ATOMIC_ACQUIRE); /* before what it wakes for is looked at */
+		seen = __atomic_load_n(&self->wake,
+				       __ATOMIC_ACQUIRE); /* before what it wakes for is looked at */
 		if (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) != VM_SERVER_RUNS)
 			break;
 		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
 		if (seq == __atomic_load_n(&self->answered, __ATOMIC_RELAXED)) {
-			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON && !waited;
+			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON &&
+				    !waited;
 
 			if (soon || !vm_settle(h))
 				wait_for_more(h, seen, soon);

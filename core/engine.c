@@ -96,7 +96,9 @@ static uint64_t nfaults(void)
 
 	if (vm_engine_ops != &vm_engine_uffd || !vm_process_has_one_thread())
 		return 0; /* with the other engine the program is told of stores, which is no fault for the kernel */
-	return vm_sys_raw(__NR_getrusage, RUSAGE_SELF, (long)&use, 0, 0, 0, 0) ? 0 : (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
+	return vm_sys_raw(__NR_getrusage, RUSAGE_SELF, (long)&use, 0, 0, 0, 0)
+		       ? 0
+		       : (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
 }
 
 static int harvest(struct vm_fileh *h, uint64_t before)
@@ -111,7 +113,8 @@ static int harvest(struct vm_fileh *h, uint64_t before)
 		vm_owners_note(h);
 	if (!h->frozen && vm_engine_ops == &vm_engine_segv)
 		vm_owners_go_on(h);
-	h->nfaults = err ? 0 : before;
+	vm_fileh_peer(h)->nfaults = err ? 0 : before;
+	vm_fileh_peer(h)->nthreads = vm_process_nknown();
 	return err;
 }
 
@@ -125,11 +128,22 @@ int vm_harvest_if_touched(struct vm_fileh *h)
 	uint64_t n = nfaults();
 	int err = 0;
 
-	if (n && n == h->nfaults)
+	if (n && n == vm_fileh_peer(h)->nfaults)
 		return 0;
 	h->noted = false;
 	err = harvest(h, n);
 	return err ? err : h->noted;
+}
+
+void vm_harvest_doubt(void)
+{
+	vm_lock(&vm_map_lock);
+	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
+		vm_fileh_lock(h);
+		vm_fileh_peer(h)->nfaults = 0;
+		vm_fileh_unlock(h);
+	}
+	vm_unlock(&vm_map_lock);
 }
 
 bool vm_settle(struct vm_fileh *h)

@@ -257,6 +257,7 @@ int vm_fileh_close(struct vm_fileh *h)
 	else if (f->ops->detach)
 		f->ops->detach(f);
 	f->shared = NULL;
+	vm_idle_fini(h);
 	vm_fileh_close_ctl(h);
 	vm_ram_close(&h->ram);
 	vm_runs_free(&h->round);

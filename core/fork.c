@@ -119,8 +119,8 @@ static int join(struct vm_fileh *h)
 
 	h->nusers = 0;
 	h->server = VM_SERVER_NONE;
-	h->nfaults = 0;
 	h->unsettled = VM_SETTLED; /* until arm says something else */
+	vm_idle_fini(h);
 	h->frozen = VM_THAWED; /* who froze it is not in this process; arm gives the protections back */
 	h->round = (struct vm_runs){0}; /* another thread may have been growing it */
 	vm_fileh_lock(h);
@@ -132,7 +132,8 @@ static int join(struct vm_fileh *h)
 	if (!err)
 		vm_fileh_peer(h)->nprivate = h->nprivate;
 	for (size_t i = 0; !err && i < vm_nvmas; i++)
-		vm_fileh_peer(h)->may_store |= vm_vmas[i]->fileh == h && vm_vmas[i]->shared && vm_vmas[i]->writable;
+		vm_fileh_peer(h)->may_store |=
+			vm_vmas[i]->fileh == h && vm_vmas[i]->shared && vm_vmas[i]->writable;
 	vm_fileh_unlock(h);
 	return err;
 }

@@ -186,8 +186,8 @@ int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
  * -EAGAIN: not within msec, and the lock is not held. */
 int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsigned msec);
 /* vm_map, -EAGAIN when h stays frozen for msec. No lock held. */
-int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
-		  unsigned msec, void **ret_addr);
+int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off,
+		  bool writable, unsigned msec, void **ret_addr);
 /* v, which the kernel has just mapped, becomes one of ours. */
 int vm_vma_track(struct vm_fileh *h, struct vma *v);
 /* The protection that v should have. */
@@ -234,6 +234,8 @@ int vm_harvest(struct vm_fileh *h);
 /* The same, and 1 when there was something, unless no thread of this process had a page fault since the last
  * time, which a store would have been. */
 int vm_harvest_if_touched(struct vm_fileh *h);
+/* A thread ends that was counted in what the others are told of the last harvest: it holds no more. No lock held. */
+void vm_harvest_doubt(void);
 /* The same, and all that a process that was killed may have stored counts as stored. */
 int vm_harvest_all(struct vm_fileh *h);
 /* Some of what the engine left for later (h->unsettled). Is there more? No lock held. */
@@ -270,6 +272,12 @@ int vm_need_scratch(struct vm_fileh *h);
 
 /* ---- thread.c ---- */
 
+#define VM_STAT_LEN	512 /* of /proc/PID/stat: as far as it is looked at */
+#define VM_STAT_MINFLT	10
+#define VM_STAT_MAJFLT	12
+#define VM_STAT_THREADS 20
+#define VM_STAT_STARTED 22
+
 /* Can nobody but the calling thread store into this process's memory? */
 bool vm_thread_is_alone(void);
 void vm_thread_fork_child(void);
@@ -280,12 +288,25 @@ bool vm_process_has_ended(int32_t pid);
 /* Of a process; pid 0: this one. What /proc/PID/stat says of it ('R', 'S', 'T', 'Z' ...); 0: it cannot be
  * known. */
 char vm_process_state(int32_t pid);
+/* /proc/PID/stat, "PID (NAME) STATE ...", to be read more than once: a descriptor or -errno; where it goes on
+ * after the name, whatever is in that, NULL: it cannot be known; and the number in field n of it (proc(5)). */
+int vm_process_open_stat(int32_t pid);
+const char *vm_process_read_stat(int fd, char text[VM_STAT_LEN]);
+uint64_t vm_process_field(const char *p, int n);
 /* When it was started, in the kernel's ticks since boot; 0: it cannot be known. */
 uint64_t vm_process_started(int32_t pid);
 /* Its threads, one whose main thread ended included; 0: it cannot be known. */
 unsigned vm_process_nthreads(int32_t pid);
-/* Of this process: one thread, and helpers. */
+/* Of this process: one thread, and helpers; and how many those are. */
 bool vm_process_has_one_thread(void);
+unsigned vm_process_nknown(void);
+
+/* ---- idle.c ---- */
+
+/* Did none of the others store since its last harvest? false: it cannot be known. Handle lock held. */
+bool vm_others_are_idle(struct vm_fileh *h);
+/* Forget what is kept for that. */
+void vm_idle_fini(struct vm_fileh *h);
 
 /* ---- ask.c ---- */
 

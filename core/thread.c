@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-static uint32_t nhelpers;	   /* (atomic) */
+static uint32_t nhelpers; /* (atomic) */
 static __thread uint8_t is_helper;
 
 #define PROC_PATH 32
@@ -55,12 +55,19 @@ unsigned vm_process_nthreads(int32_t pid)
 	struct stat st;
 
 	/* a directory has a link for each subdirectory, and two: here one for each thread */
-	return !proc_path(path, pid, "task") || vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2 ? 0 : (unsigned)st.st_nlink - 2;
+	return !proc_path(path, pid, "task") || vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2
+		       ? 0
+		       : (unsigned)st.st_nlink - 2;
+}
+
+unsigned vm_process_nknown(void)
+{
+	return 1 + __atomic_load_n(&nhelpers, __ATOMIC_SEQ_CST);
 }
 
 bool vm_process_has_one_thread(void)
 {
-	return vm_process_nthreads(0) == 1 + __atomic_load_n(&nhelpers, __ATOMIC_SEQ_CST);
+	return vm_process_nthreads(0) == vm_process_nknown();
 }
 
 bool vm_thread_is_alone(void)
@@ -68,31 +75,52 @@ bool vm_thread_is_alone(void)
 	return !is_helper && vm_process_has_one_thread(); /* a helper works while the program runs */
 }
 
-/* Where /proc/PID/stat, "PID (NAME) STATE ...", goes on after the name, whatever is in that; NULL: it cannot
- * be known. */
-static const char *after_name(int32_t pid, char *text, size_t len)
+int vm_process_open_stat(int32_t pid)
 {
 	char path[PROC_PATH];
-	const char *end;
-	ssize_t n;
-	int fd;
 
 	if (!proc_path(path, pid, "stat"))
-		return NULL;
-	fd = vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return NULL;
-	n = vm_sys->read(fd, text, len - 1);
-	(void)vm_sys->close(fd); /* was only read */
+		return -ENOENT;
+	return vm_sys->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+}
+
+const char *vm_process_read_stat(int fd, char text[VM_STAT_LEN])
+{
+	ssize_t n = vm_sys->pread(fd, text, VM_STAT_LEN - 1, 0);
+	const char *end;
+
 	text[n > 0 ? n : 0] = 0;
 	end = strrchr(text, ')');
 	return end && end[1] ? end + 2 : NULL;
 }
 
+static const char *stat_of(int32_t pid, char text[VM_STAT_LEN])
+{
+	int fd = vm_process_open_stat(pid);
+	const char *p = fd < 0 ? NULL : vm_process_read_stat(fd, text);
+
+	if (fd >= 0)
+		(void)vm_sys->close(fd); /* was only read */
+	return p;
+}
+
+uint64_t vm_process_field(const char *p, int n)
+{
+	uint64_t value = 0;
+
+	for (int i = 3; p && i < n; i++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	for (; p && *p >= '0' && *p <= '9'; p++)
+		value = value * 10 + (uint64_t)(*p - '0');
+	return value;
+}
+
 char vm_process_state(int32_t pid)
 {
-	char text[512];
-	const char *p = after_name(pid, text, sizeof(text));
+	char text[VM_STAT_LEN];
+	const char *p = stat_of(pid, text);
 
 	return p ? *p : 0;
 }
@@ -102,18 +130,11 @@ static uint64_t started_here; /* of this process, once it was asked for (atomic)
 uint64_t vm_process_started(int32_t pid)
 {
 	uint64_t n = pid ? 0 : __atomic_load_n(&started_here, __ATOMIC_RELAXED);
-	char text[512];
-	const char *p;
+	char text[VM_STAT_LEN];
 
 	if (n)
 		return n;
-	p = after_name(pid, text, sizeof(text));
-	for (int field = 3; p && field < 22; field++) {
-		p = strchr(p, ' ');
-		p = p ? p + 1 : NULL;
-	}
-	for (; p && *p >= '0' && *p <= '9'; p++)
-		n = n * 10 + (uint64_t)(*p - '0');
+	n = vm_process_field(stat_of(pid, text), VM_STAT_STARTED);
 	if (!pid)
 		__atomic_store_n(&started_here, n, __ATOMIC_RELAXED);
 	return n;
@@ -142,6 +163,7 @@ static void *helper_main(void *arg)
 	(void)s.fn(s.arg);
 	/* the kernel counts it a moment longer: that is the safe side */
 	__atomic_sub_fetch(&nhelpers, 1, __ATOMIC_SEQ_CST);
+	vm_harvest_doubt(); /* one of the program's could take its place in that count */
 	return NULL;
 }
 
@@ -182,7 +204,7 @@ int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len)
 	if (err)
 		return -err;
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
-	(void)pthread_attr_setstacksize(&attr, stack_len + tls_len()); /* or the default */
+	(void)pthread_attr_setstacksize(&attr, stack_len + tls_len());	   /* or the default */
 	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
 	err = pthread_create(&thread, &attr, helper_main, &s);
 	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);

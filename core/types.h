@@ -61,6 +61,8 @@ struct vm_peer {
 	uint32_t wake;	    /* its server waits for a change (atomic, futex) */
 	uint32_t answered;  /* the last ctl->ask_seq that it carried out (atomic) ... */
 	int32_t answer;	    /* ... and the result; 1: it stored something since the last time */
+	uint64_t nfaults;   /* page faults of it, before its last harvest; 0: unknown (its map lock) ... */
+	uint32_t nthreads;  /* ... and threads that it had */
 	uint8_t serves;	    /* enum vm_serves */
 	bool leaves;	    /* it ends: it is not to be found any more */
 	bool protects;	    /* its engine is one that has to take access away to see the next store: segv */
@@ -210,6 +212,13 @@ struct vm_plan {
 	bool in_place; /* new content is put in place of the old */
 };
 
+/* /proc/PID/stat of another process that has the handle (idle.c). */
+struct vm_watched {
+	int32_t pid; /* 0: free */
+	int fd;	     /* (home) */
+};
+#define VM_MAX_WATCHED 4u
+
 /* An open handle in this process. */
 struct vm_fileh {
 	struct vm_bigfile *file; /* (fixed) */
@@ -220,8 +229,8 @@ struct vm_fileh {
 	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
-	uint64_t nfaults;      /* of this process, before the last harvest; 0: unknown (map lock) */
 	bool noted;	       /* uffd: a harvest found something (map lock) */
+	bool asked;	       /* the others were asked last time (busy) */
 	bool others_touch;     /* others may have stored something since the commit before (busy) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */
 	bool committed_here;   /* this process committed, and what it committed may be in a journal yet (busy) */
@@ -237,6 +246,7 @@ struct vm_fileh {
 	struct vm_runs round;  /* pages of the cut's present round (busy) */
 	struct vm_part part;   /* in the present commit (busy) */
 	struct vm_plan plan;   /* of what is being dropped (busy) */
+	struct vm_watched watched[VM_MAX_WATCHED]; /* (ctl->lock) */
 	void *scratch;	       /* VM_BATCH_NPAGES pages (busy) */
 	struct vm_fileh *next; /* handles of the process (map lock) */
 };
