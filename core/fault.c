@@ -35,13 +35,14 @@ void vm_readahead(struct vm_fileh *h, uint64_t pgoff, uint64_t *ret_start, uint6
 	h->ra_next = *ret_stop;
 }
 
-/* Was it a store? Unknown counts as a load first: the second touch then tells. */
-static bool was_store(void *ucontext)
+enum touch { LOAD, STORE, UNKNOWN };
+
+static enum touch touch_of(void *ucontext)
 {
 #if defined(__x86_64__)
-	return ((ucontext_t *)ucontext)->uc_mcontext.gregs[REG_ERR] & 2;
+	return ((ucontext_t *)ucontext)->uc_mcontext.gregs[REG_ERR] & 2 ? STORE : LOAD;
 #elif defined(__aarch64__)
-	/* the esr_context record: ESR_ELx.WnR is bit 6 */
+	/* the esr_context record, which an emulator may leave out: ESR_ELx.WnR is bit 6 */
 	char *p = (char *)((ucontext_t *)ucontext)->uc_mcontext.__reserved;
 	struct head {
 		uint32_t magic, size;
@@ -49,13 +50,19 @@ static bool was_store(void *ucontext)
 
 	while (head->magic && head->size) {
 		if (head->magic == 0x45535201)
-			return *(uint64_t *)(head + 1) >> 6 & 1;
+			return *(uint64_t *)(head + 1) >> 6 & 1 ? STORE : LOAD;
 		head = (struct head *)((char *)head + head->size);
 	}
-	return false;
+	return UNKNOWN;
 #else
 #error "tell loads from stores on this machine"
 #endif
+}
+
+/* Unknown counts as a load; had it been one, the same touch would not arrive again. */
+static bool is_store(const struct vma *v, uintptr_t addr, enum touch touch)
+{
+	return touch == STORE || (touch == UNKNOWN && addr == last_addr && v->prot & PROT_WRITE);
 }
 
 void vm_wait_for_thaw(struct vm_fileh *h, unsigned msec)
@@ -168,7 +175,7 @@ int vm_fault(const siginfo_t *info, void *ucontext)
 		return 0;
 	vm_lock(&vm_map_lock);
 	v = vm_vma_at(addr);
-	write = was_store(ucontext);
+	write = v && is_store(v, addr, touch_of(ucontext));
 	allowed = v && (v->prot & (write ? PROT_WRITE : PROT_READ | PROT_WRITE | PROT_EXEC));
 	if (!allowed) {
 		vm_unlock(&vm_map_lock);
