@@ -67,9 +67,9 @@ static void registers(int fd)
 	fact("vector registers", same);
 	same = 1;
 	for (int i = 0; i < 20; i++) {
+#ifdef __x86_64__
 		unsigned control = i % 2 ? 0x3f80 : 0x5f80, now = control; /* rounding up, down */
 
-#ifdef __x86_64__
 		__asm__ volatile("ldmxcsr %0" : : "m"(control));
 #endif
 		errno = 4711;
