@@ -188,6 +188,18 @@ void rig_unmap(void *p, uint64_t npages)
 	assert_int_equal(vm_unmap(p, npages * VM_PAGE), 0);
 }
 
+/* The next test may fork: a helper that has only just ended may be inside of gcc's AddressSanitizer still, whose
+ * locks the child would have for ever. */
+static void await_helpers(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+	uint64_t until = vm_deadline(1000); /* a thread that a failed test left stays */
+
+	while (!vm_process_has_one_thread() && !vm_is_past(until))
+		(void)sched_yield();
+#endif
+}
+
 /* Whatever the test left, also when it failed half way. */
 static int clean(void **state)
 {
@@ -201,6 +213,7 @@ static int clean(void **state)
 			(void)vm_fileh_close(handles[i]);
 		handles[i] = NULL;
 	}
+	await_helpers();
 	for (unsigned i = 0; i < MAX_OPEN; i++) {
 		if (files[i])
 			rig_file_free(files[i]);
