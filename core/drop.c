@@ -268,6 +268,12 @@ static int start_drop(struct vm_fileh *h)
 	struct vm_ctl *ctl = h->ctl;
 	int err;
 
+	if (!p->in_place && !all_would_load(h)) { /* a child that was on its way has come since */
+		p->in_place = true;
+		err = vm_freeze(h, NULL, true);
+		if (err)
+			return err;
+	}
 	if (is_catch_up(p))
 		size_of_others(h, p);
 	/* a storage that became shorter takes no stores along that are to be kept: the handle stays longer */
