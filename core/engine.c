@@ -106,6 +106,7 @@ static int harvest(struct vm_fileh *h, uint64_t before)
 	int err;
 
 	vm_fileh_peer(h)->harvested = false; /* what is stored from here on */
+	h->blind = false;
 	do
 		err = vm_vma_for_each(h, 0, UINT64_MAX, harvest_vma);
 	while (err && vm_vma_drop_stale(0, UINTPTR_MAX, h));
@@ -113,7 +114,7 @@ static int harvest(struct vm_fileh *h, uint64_t before)
 		vm_owners_note(h);
 	if (!h->frozen && vm_engine_ops == &vm_engine_segv)
 		vm_owners_go_on(h);
-	vm_fileh_peer(h)->nfaults = err ? 0 : before;
+	vm_fileh_peer(h)->nfaults = err || h->blind ? 0 : before;
 	vm_fileh_peer(h)->nthreads = vm_process_nknown();
 	return err;
 }

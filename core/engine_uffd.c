@@ -197,6 +197,7 @@ static void note_all(struct vma *v, uint64_t start, uint64_t stop)
 	vm_page_note_stored(h, start, stop);
 	h->stored_here = stored_here;
 	h->ctl->owed = true;
+	h->blind = h->noted = true;
 }
 
 static int scan(struct vma *v, uint64_t start, uint64_t stop)

@@ -229,7 +229,8 @@ struct vm_fileh {
 	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
-	bool noted;	       /* uffd: a harvest found something (map lock) */
+	bool noted;	       /* uffd: a harvest found something (map lock) ... */
+	bool blind;	       /* ... or could not look, and what is stored next is no page fault (map lock) */
 	bool asked;	       /* the others were asked last time (busy) */
 	bool others_touch;     /* others may have stored something since the commit before (busy) */
 	bool stored_here;      /* this process stored something since its last commit (ctl->lock) */

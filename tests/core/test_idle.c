@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Processes that sleep are not asked what they stored, and nothing that they stored is missed. */
+#include "faulty_sys.h"
 #include "rig.h"
+#include "uapi.h"
 #include <sched.h>
 
 enum { NPAGES = 16 };
@@ -23,13 +25,32 @@ static void *sleep_for_ever(void *arg)
 	return arg;
 }
 
-/* 's': store to page 3; 't': start a thread; 'c': end a helper thread, that of another handle; 'q': end. */
+static int without_scans(int fd, unsigned long request, void *arg)
+{
+	if (request != PAGEMAP_SCAN)
+		return vm_sys_linux.ioctl(fd, request, arg);
+	return -EPERM;
+}
+
+/* A seccomp filter that does not know the call. */
+static void lock_itself_in(void)
+{
+	static struct vm_sys filtered;
+
+	filtered = vm_sys_linux;
+	filtered.ioctl = without_scans;
+	faulty_use(&filtered);
+}
+
+/* 's': store to page 3; 'f': take no scans any more; 't': start a thread; 'c': end a helper thread, that of another handle; 'q': end. */
 static void obey(char what, uint8_t n, char *m, struct vm_fileh *other)
 {
 	pthread_t t;
 
 	if (what == 's')
 		rig_store8(at(m, 3), (char)n);
+	else if (what == 'f')
+		lock_itself_in();
 	else if (what == 't' && pthread_create(&t, NULL, sleep_for_ever, NULL))
 		_exit(2);
 	else if (what == 'c' && vm_fileh_close(other))
@@ -140,6 +161,22 @@ static void what_a_child_stores_between_two_sleeps_is_committed(struct rig *r)
 	end(&c);
 }
 
+/* Whose pages cannot be watched any more has no page faults to show for its stores. */
+static void a_child_that_locked_itself_in_is_asked(struct rig *r)
+{
+	char *m = open_and_map(r);
+	struct child c = start(m, NULL);
+
+	tell(&c, 'f', 0);
+	for (uint8_t i = 1; i < 20; i++) {
+		tell(&c, 's', i);
+		for (unsigned n = 0; n < 3; n++)
+			(void)commit_asks(r, m, i);
+		assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), i);
+	}
+	end(&c);
+}
+
 static void a_child_with_another_thread_is_asked(struct rig *r)
 {
 	char *m = open_and_map(r);
@@ -225,6 +262,7 @@ static void more_children_than_are_watched_are_asked(struct rig *r)
 static const struct rig_case cases[] = {
 	RIG_BOTH(a_child_that_sleeps_is_not_asked),
 	RIG_BOTH(what_a_child_stores_between_two_sleeps_is_committed),
+	RIG_BOTH(a_child_that_locked_itself_in_is_asked),
 	RIG_BOTH(a_child_with_another_thread_is_asked),
 	RIG_BOTH(a_child_of_which_a_helper_thread_ended_is_asked),
 	RIG_BOTH(a_number_that_another_process_has_got_is_not_taken_for_the_child),
