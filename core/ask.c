@@ -139,24 +139,25 @@ void vm_ask_thaw(struct vm_fileh *h)
 	vm_fileh_unlock(h);
 }
 
-unsigned vm_ask_nstopped(struct vm_fileh *h)
+uint64_t vm_ask_stopped(struct vm_fileh *h)
 {
-	unsigned n = 0;
+	uint64_t n = 0;
 
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++) {
 		struct vm_peer *p = &h->ctl->peers[i];
 
-		n += p->pid && i != h->peer && p->serves == VM_SERVES && p->answered != h->ctl->ask_seq &&
-		     is_stopped(p->pid);
+		if (p->pid && i != h->peer && p->serves == VM_SERVES && p->answered != h->ctl->ask_seq &&
+		    is_stopped(p->pid))
+			n += 1 + vm_process_ran(p->pid);
 	}
 	return n;
 }
 
-bool vm_ask_still_holds(struct vm_fileh *h, unsigned nstopped)
+bool vm_ask_still_holds(struct vm_fileh *h, uint64_t stopped)
 {
 	int err = 0;
 
-	return answers(h, &err) != SOME_DO_NOT && vm_ask_nstopped(h) == nstopped;
+	return answers(h, &err) != SOME_DO_NOT && vm_ask_stopped(h) == stopped;
 }
 
 /* ---- those who are asked ---- */

@@ -23,8 +23,9 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#define ROUNDS_FREE   3u /* without a freeze */
-#define ROUNDS_FROZEN 6u /* with the hot pages frozen; then all of it */
+#define ROUNDS_FREE   3u  /* without a freeze */
+#define ROUNDS_FROZEN 6u  /* with the hot pages frozen; then all of it */
+#define ROUNDS_MAX    40u /* ten seconds: one that is stopped goes on again and again, and never answers */
 
 struct cut {
 	struct vm_fileh **h;
@@ -243,12 +244,12 @@ static int harvest_all(struct cut *c, bool *ret_done)
 
 		vm_lock(&vm_map_lock);
 		vm_fileh_lock(h);
-		h->part.nstopped = c->stopped ? vm_ask_nstopped(h) : 0;
+		h->part.stopped = c->stopped ? vm_ask_stopped(h) : 0;
 		/* a writer in vm_fileh_write is no store that a harvest sees: none is inside (gate) */
 		err = harvest(c, h);
 		/* Nothing new, or nobody who could have, when all of it is frozen. And the others' looks came
 		 * before this one: none of them stored in between. */
-		done = done && (!h->round.n || freezes(c)) && c->asked && vm_ask_still_holds(h, h->part.nstopped);
+		done = done && (!h->round.n || freezes(c)) && c->asked && vm_ask_still_holds(h, h->part.stopped);
 		h->part.txn.size = h->ctl->size;
 		h->part.txn.size_low = h->ctl->size_low;
 		vm_fileh_unlock(h);
@@ -268,7 +269,7 @@ static bool still_holds(struct cut *c)
 
 	for (unsigned k = 0; k < c->n; k++) {
 		vm_fileh_lock(c->h[k]);
-		holds &= vm_ask_still_holds(c->h[k], c->h[k]->part.nstopped);
+		holds &= vm_ask_still_holds(c->h[k], c->h[k]->part.stopped);
 		joined |= c->h[k]->ctl->joined;
 		vm_fileh_unlock(c->h[k]);
 	}
@@ -314,6 +315,8 @@ int vm_cut(struct vm_fileh **h, unsigned n, bool overwrite)
 			err = store_all(&c, !done && !c.froze && c.round + 1 < ROUNDS_FREE);
 		if (!err && done && (c.stopped || c.alone))
 			done = still_holds(&c);
+		if (!err && !done && c.stopped && c.round >= ROUNDS_MAX)
+			err = -ETIMEDOUT;
 	}
 	thaw_all(&c);
 	return err;

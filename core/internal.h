@@ -293,6 +293,8 @@ char vm_process_state(int32_t pid);
 int vm_process_open_stat(int32_t pid);
 const char *vm_process_read_stat(int fd, char text[VM_STAT_LEN]);
 uint64_t vm_process_field(const char *p, int n);
+/* What all its threads ran so far, in nanoseconds; 0: it cannot be known. */
+uint64_t vm_process_ran(int32_t pid);
 /* When it was started, in the kernel's ticks since boot; 0: it cannot be known. */
 uint64_t vm_process_started(int32_t pid);
 /* Its threads, one whose main thread ended included; 0: it cannot be known. */
@@ -320,10 +322,12 @@ int vm_ask_end(struct vm_fileh *h);
 void vm_ask_post(struct vm_fileh *h, enum vm_ask ask, bool self);
 /* The others go on; not waited for. Busy, no lock held. */
 void vm_ask_thaw(struct vm_fileh *h);
-/* Those that are stopped, and have not answered. Handle lock held. */
-unsigned vm_ask_nstopped(struct vm_fileh *h);
-/* Is what was asked last so for all who have the handle now, and are as many stopped? Handle lock held. */
-bool vm_ask_still_holds(struct vm_fileh *h, unsigned nstopped);
+/* 0: nobody is stopped without having answered; else a number that is another one when one of those went on
+ * meanwhile, be it for a moment. Handle lock held. */
+uint64_t vm_ask_stopped(struct vm_fileh *h);
+/* Is what was asked last so for all who have the handle now, and did those that are stopped not go on? Handle lock
+ * held. */
+bool vm_ask_still_holds(struct vm_fileh *h, uint64_t stopped);
 /* Answer what others ask, from now on until vm_serve_end. Map lock held / no lock held. */
 int vm_serve(struct vm_fileh *h);
 void vm_serve_end(struct vm_fileh *h);

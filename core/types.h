@@ -187,7 +187,7 @@ struct vm_part {
 	struct vm_copy *copy; /* it is none: pages go there instead of the storage, or NULL */
 	uint64_t npages;   /* given to the backend */
 	uint64_t valid;	   /* pages of the storage at the cut: beyond size_low its bytes will be gone */
-	unsigned nstopped; /* processes that were when the round began */
+	uint64_t stopped;  /* vm_ask_stopped when the round began */
 };
 
 /* What of a handle's pages is to go, and what the handle is afterwards. */
