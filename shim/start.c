@@ -39,6 +39,18 @@ void shim_enter(struct shim_scope *s)
 	shim_tls.inside++;
 }
 
+/* glibc's pthread_setcancelstate cancels at once where that may happen at any time and was asked for meanwhile,
+ * but then what the thread ends with is not PTHREAD_CANCELED. With pthread_setcanceltype it is. */
+static void allow_cancel(int state)
+{
+	int type;
+
+	(void)pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+	(void)pthread_setcancelstate(state, NULL);
+	if (type != PTHREAD_CANCEL_DEFERRED)
+		(void)pthread_setcanceltype(type, NULL);
+}
+
 void shim_leave(struct shim_scope *s)
 {
 	uint64_t unblockable = shim_signals_unblockable();
@@ -49,7 +61,7 @@ void shim_leave(struct shim_scope *s)
 		shim_tls.blocked |= s->mask & unblockable;
 		s->mask &= ~unblockable;
 	}
-	(void)pthread_setcancelstate(s->cancel, NULL);
+	allow_cancel(s->cancel);
 	shim_sigmask(SIG_SETMASK, &s->mask, NULL);
 	if (__builtin_expect(shim_tls.deferred != 0, 0) && !shim_tls.inside)
 		shim_signals_flush();
