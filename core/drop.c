@@ -9,6 +9,8 @@
 #include "drop.h"
 #include <errno.h>
 
+#define TRIES 40u /* five seconds: one that is stopped goes on again and again, and never answers */
+
 static int engine_emptied(struct vma *v, uint64_t start, uint64_t stop)
 {
 	return vm_engine_ops->emptied(v, start, stop);
@@ -216,6 +218,7 @@ static int settle(struct vm_fileh *h, bool alone)
 	 * not go if one that came before it stays. */
 	err = p->in_place || !p->dirty || !alone ? vm_freeze(h, NULL, false) : 0;
 	vm_fileh_repair(h);
+	p->stopped = vm_ask_stopped(h);
 	suspect = h->ctl->suspect;
 	if (!err)
 		err = vm_harvest_all(h);
@@ -286,7 +289,7 @@ static int start_drop(struct vm_fileh *h)
 			return err;
 	}
 	if (p->dirty)
-		p->ndirty = ctl->npages[VM_DIRTY];
+		p->ndirty += ctl->npages[VM_DIRTY];
 	ctl->torn |= p->dirty || is_catch_up(p); /* until all of it has gone */
 	if (p->whole) {
 		ctl->size_committed = p->storage_size;
@@ -313,17 +316,20 @@ static int finish_drop(struct vm_fileh *h)
 	return err ? err : vm_load_private(h, p->size_was, p->size);
 }
 
-/* Nobody is inside, and the others stand still. */
-static int begin_drop(struct vm_fileh **h, unsigned n)
+/* Nobody is inside. */
+static void begin_drop(struct vm_fileh *h)
+{
+	vm_fileh_lock(h);
+	vm_fileh_gate(h, VM_GATE_CLOSED);
+	h->plan.was_torn = h->ctl->torn;
+	vm_fileh_unlock(h);
+}
+
+/* The others stand still. */
+static int stop_others(struct vm_fileh **h, unsigned n)
 {
 	int err = 0, e;
 
-	for (unsigned i = 0; i < n; i++) {
-		vm_fileh_lock(h[i]);
-		vm_fileh_gate(h[i], VM_GATE_CLOSED);
-		h[i]->plan.was_torn = h[i]->ctl->torn;
-		vm_fileh_unlock(h[i]);
-	}
 	for (unsigned i = 0; i < n; i++)
 		vm_ask_begin(h[i], VM_ASK_FREEZE_ALL);
 	for (unsigned i = 0; i < n; i++) {
@@ -350,10 +356,9 @@ static void end_drop(struct vm_fileh *h, int err)
 	vm_ask_thaw(h);
 }
 
-int vm_drop(struct vm_fileh **h, unsigned n)
+static int drop_all(struct vm_fileh **h, unsigned n, bool alone)
 {
-	const bool alone = vm_thread_is_alone();
-	int err = begin_drop(h, n);
+	int err = stop_others(h, n);
 
 	/* all stand still before anything goes */
 	for (unsigned i = 0; !err && i < n; i++) {
@@ -372,6 +377,48 @@ int vm_drop(struct vm_fileh **h, unsigned n)
 	}
 	for (unsigned i = 0; !err && i < n; i++)
 		err = finish_drop(h[i]);
+	return err;
+}
+
+/* Did nobody who was stopped go on meanwhile? */
+static bool all_stood_still(struct vm_fileh **h, unsigned n)
+{
+	bool stood = true;
+
+	for (unsigned i = 0; i < n; i++) {
+		vm_fileh_lock(h[i]);
+		stood &= vm_ask_still_holds(h[i], h[i]->plan.stopped);
+		vm_fileh_unlock(h[i]);
+	}
+	return stood;
+}
+
+/* One did: what he stored into a page before that went is gone, what he stored into another one afterwards, be it
+ * earlier, is not. All stores of now go, then; where stores are to stay there is no way back. */
+static int take_all(struct vm_fileh **h, unsigned n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		vm_fileh_lock(h[i]);
+		h[i]->ctl->suspect = true; /* he may have told of them before they went */
+		vm_fileh_unlock(h[i]);
+		err = h[i]->plan.dirty ? err : -EBUSY;
+	}
+	return err;
+}
+
+int vm_drop(struct vm_fileh **h, unsigned n)
+{
+	const bool alone = vm_thread_is_alone();
+	unsigned tries = 0;
+	int err;
+
+	for (unsigned i = 0; i < n; i++)
+		begin_drop(h[i]);
+	do
+		err = tries++ < TRIES ? drop_all(h, n, alone) : -ETIMEDOUT;
+	while (!err && !all_stood_still(h, n) && !(err = take_all(h, n)));
 	for (unsigned i = 0; i < n; i++)
 		end_drop(h[i], err);
 	return err;

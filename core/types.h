@@ -208,6 +208,7 @@ struct vm_plan {
 	uint64_t npages; /* that went */
 	uint64_t ndirty; /* dirty ones that went, when whole */
 	uint64_t size_was;
+	uint64_t stopped; /* vm_ask_stopped before anything went */
 	bool was_torn;
 	bool in_place; /* new content is put in place of the old */
 };
