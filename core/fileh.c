@@ -234,12 +234,13 @@ void vm_fileh_unlist(struct vm_fileh *h)
 	vm_unlock(&vm_map_lock);
 }
 
-int vm_fileh_close(struct vm_fileh *h)
+/* This process is none of those that have h. Are there any? */
+static bool leave(struct vm_fileh *h)
 {
-	struct vm_bigfile *f = h->file;
 	bool others;
-	int err = 0;
 
+	if (vm_fileh_is_lost(h))
+		return true;
 	if (vm_fileh_is_shared(h))
 		(void)vm_fileh_idle(h); /* the last one may not be able to; if this one is, it does it again */
 	vm_fileh_unlist(h);
@@ -251,8 +252,15 @@ int vm_fileh_close(struct vm_fileh *h)
 	memset(vm_fileh_peer(h), 0, sizeof(struct vm_peer));
 	vm_wake(&h->ctl->seq);
 	vm_fileh_unlock(h);
+	return others;
+}
 
-	if (!others)
+int vm_fileh_close(struct vm_fileh *h)
+{
+	struct vm_bigfile *f = h->file;
+	int err = 0;
+
+	if (!leave(h))
 		err = f->ops->close(f);
 	else if (f->ops->detach)
 		f->ops->detach(f);

@@ -72,16 +72,18 @@ static bool is_in_new_namespace(void)
 
 static int arm(struct vma *v)
 {
-	int err;
+	int err = vm_fileh_is_lost(v->fileh) ? 1 : 0;
 
-	if (!v->shared)
+	if (!v->shared && !err)
 		return 0;
-	vm_engine_ops->detach(v);
-	vm_fileh_lock(v->fileh);
-	err = is_in_new_namespace() ? -EREMOTE : vm_engine_ops->attach(v);
-	if (!err)
-		err = vm_engine_ops->protect(v, v->pgoff, vm_vma_pgstop(v));
-	vm_fileh_unlock(v->fileh);
+	if (!err) {
+		vm_engine_ops->detach(v);
+		vm_fileh_lock(v->fileh);
+		err = vm_engine_ops->attach(v);
+		if (!err)
+			err = vm_engine_ops->protect(v, v->pgoff, vm_vma_pgstop(v));
+		vm_fileh_unlock(v->fileh);
+	}
 	if (err) /* better no mapping than one that shows zeros or loses stores */
 		(void)vm_sys->munmap((void *)v->start, v->stop - v->start);
 	return err;
@@ -128,14 +130,30 @@ static int join(struct vm_fileh *h)
 		parent->nforks--;
 		vm_wake(&h->ctl->seq);
 	}
-	err = vm_fileh_attach_peer(h);
-	if (!err)
+	err = is_in_new_namespace() ? -EREMOTE : vm_fileh_attach_peer(h);
+	if (err)
+		h->peer = VM_MAX_PEERS; /* and not its parent's entry, for which it would answer */
+	else
 		vm_fileh_peer(h)->nprivate = h->nprivate;
 	for (size_t i = 0; !err && i < vm_nvmas; i++)
 		vm_fileh_peer(h)->may_store |=
 			vm_vmas[i]->fileh == h && vm_vmas[i]->shared && vm_vmas[i]->writable;
 	vm_fileh_unlock(h);
 	return err;
+}
+
+/* Handles that this process is none of those to have. */
+static void unlist_lost(void)
+{
+	struct vm_fileh **pp = &vm_filehs;
+
+	vm_lock(&vm_map_lock);
+	while (*pp)
+		if (vm_fileh_is_lost(*pp))
+			*pp = (*pp)->next;
+		else
+			pp = &(*pp)->next;
+	vm_unlock(&vm_map_lock);
 }
 
 int vm_fork_child(void)
@@ -158,6 +176,7 @@ int vm_fork_child(void)
 		err = err ? err : e;
 	}
 	e = for_each_vma(arm);
+	unlist_lost();
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
 		(void)vm_serve(h); /* without, the parent cannot commit: it is told */
 	return err ? err : e;

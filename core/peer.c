@@ -250,7 +250,7 @@ void vm_fileh_gate(struct vm_fileh *h, enum vm_gate gate)
 
 struct vm_peer *vm_fileh_peer(struct vm_fileh *h)
 {
-	return &h->ctl->peers[h->peer];
+	return h->peer < VM_MAX_PEERS ? &h->ctl->peers[h->peer] : &h->nobody;
 }
 
 int vm_fileh_attach_peer(struct vm_fileh *h)
@@ -280,6 +280,11 @@ bool vm_fileh_has_others(struct vm_fileh *h)
 		if (h->ctl->peers[i].pid && i != h->peer)
 			return true;
 	return false;
+}
+
+bool vm_fileh_is_lost(const struct vm_fileh *h)
+{
+	return h->peer == VM_MAX_PEERS;
 }
 
 bool vm_fileh_is_shared(struct vm_fileh *h)

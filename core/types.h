@@ -227,7 +227,8 @@ struct vm_fileh {
 	int ctl_fd;		 /* control memfd (home) */
 	struct vm_ram ram;
 	struct vm_pagemap pagemap;
-	unsigned peer;	       /* index of our entry in ctl->peers (fixed until fork) */
+	unsigned peer;	       /* index of our entry in ctl->peers; VM_MAX_PEERS: this process is lost to it (fixed until fork) */
+	struct vm_peer nobody; /* instead of that entry */
 	bool lazy;	       /* pages are loaded on first touch; else EMPTY pages are zeros by definition (fixed) */
 	int poison;	       /* uffd: pages that could not be loaded are marked in page tables; -errno of the last (map lock) */
 	bool noted;	       /* uffd: a harvest found something (map lock) ... */

@@ -312,6 +312,21 @@ void pol_file_drop_descriptors(struct pol_file *m)
 	m->fd_writable = false;
 }
 
+void pol_files_lose(void)
+{
+	struct vm_fileh *h;
+
+	for (struct pol_file *m = pol_files; m; m = m->next) {
+		h = m->h;
+		if (!h || !vm_fileh_is_lost(h))
+			continue;
+		m->h = m->share_h = NULL;
+		m->share_late = false;
+		__atomic_sub_fetch(&nlive, 1, __ATOMIC_SEQ_CST);
+		(void)vm_fileh_close(h); /* others have it */
+	}
+}
+
 int pol_file_end_locked(struct pol_file *m)
 {
 	struct vm_commit_result res;

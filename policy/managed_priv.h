@@ -109,6 +109,8 @@ int pol_file_end_locked(struct pol_file *m);
 int pol_file_recover(const struct pol_file *m);
 /* m is not live, and the program has no descriptor of it: ours go. */
 void pol_file_drop_descriptors(struct pol_file *m);
+/* In a forked child: files whose handle is lost are not live any more, as in a process that has not mapped them. */
+void pol_files_lose(void);
 /* If m's rule says that changes by others are seen: look for one now. Logs. */
 void pol_see_change(struct pol_file *m);
 /* The file of a handle, with a reference, or NULL. */

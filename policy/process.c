@@ -101,6 +101,7 @@ void pol_fork_child(void)
 	const char *why;
 
 	pol_lock_fork_child();
+	pol_files_lose();
 	pol_control_fork_child();
 	pol_share_fork_child();
 	if (vm_engine(&why) != was)

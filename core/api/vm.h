@@ -39,7 +39,8 @@ enum vm_engine vm_engine(const char **ret_why);
 bool vm_can_load_lazily(void);
 
 /* Around fork(2): prepare takes every lock in order, the other two release them; the child re-arms its
- * mappings before it returns. Call with asynchronous signals blocked. */
+ * mappings before it returns. Call with asynchronous signals blocked. After an error mappings are gone from the
+ * child, all of those of a handle that is lost. */
 void vm_fork_prepare(void);
 void vm_fork_parent(void);
 int vm_fork_child(void);
@@ -89,6 +90,9 @@ int vm_fileh_open_write(struct vm_fileh *h);
 /* Close the handle and, when no other process has it, the backend. It is an error to close a handle that has
  * mappings. Uncommitted stores are gone. The result is the backend's; the handle is gone in any case. */
 int vm_fileh_close(struct vm_fileh *h);
+/* Could this process, a forked child, not become one that has h: there are VM_MAX_OTHERS, or it is in a PID
+ * namespace of its own? Then it is an error to do anything but close it. */
+bool vm_fileh_is_lost(const struct vm_fileh *h);
 /* Do other living processes have the handle, too? */
 bool vm_fileh_is_shared(struct vm_fileh *h);
 /* The size in bytes as the program sees it. */

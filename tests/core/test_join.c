@@ -73,7 +73,93 @@ static void a_child_that_comes_between_the_standstill_and_the_drop_sees_the_stor
 	assert_int_equal(rig_reap(pid), 0);
 }
 
+/* ---- children for which there is no place ---- */
+
+static void a_child_without_a_place_answers_for_nobody(struct rig *r)
+{
+	char *m;
+	struct vm_peer *peers;
+	pid_t pid, late;
+	bool done = false;
+
+	clear_board();
+	rig_open(r, NPAGES * VM_PAGE);
+	m = rig_map(r->h, 0, NPAGES);
+	pid = rig_fork();
+	if (!pid) {
+		say(1);
+		await(2);
+		int err = rig_try_commit(r->h);
+
+		say(3);
+		until_stopped();
+		_exit(err != 0);
+	}
+	await(1);
+	peers = r->h->ctl->peers;
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (!peers[i].pid)
+			peers[i] = (struct vm_peer){.pid = getpid()};
+	vm_fork_prepare();
+	late = fork();
+	if (!late) {
+		if (vm_fork_child() != -EAGAIN || !vm_fileh_is_lost(r->h) || vm_is_mapped(m, VM_PAGE))
+			_exit(1);
+		say(2);
+		until_stopped();
+		_exit(vm_fileh_close(r->h) || rig_ncalls(r->f, RIG_CLOSE));
+	}
+	vm_fork_parent();
+	rig_store8(at(m, 5), 77);
+	vm_lock(&vm_map_lock); /* whose server does not get to answer */
+	await(2);
+	for (unsigned i = 0; i < 300 && !done; i++) {
+		(void)usleep(1000);
+		done = __atomic_load_n(&board->step, __ATOMIC_SEQ_CST) == 3;
+	}
+	vm_unlock(&vm_map_lock);
+	await(3);
+	assert_false(done);
+	assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), 77);
+	vm_fileh_lock(r->h);
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (peers[i].pid == getpid() && i != r->h->peer)
+			peers[i] = (struct vm_peer){0};
+	vm_fileh_unlock(r->h);
+	end(late);
+	assert_int_equal(rig_reap(pid), 0);
+}
+
+static void a_child_in_a_namespace_of_its_own_has_no_place(struct rig *r)
+{
+	pid_t pid;
+
+	clear_board();
+	rig_open(r, NPAGES * VM_PAGE);
+	(void)rig_map(r->h, 0, NPAGES);
+	pid = rig_fork();
+	if (!pid) {
+		if (unshare(CLONE_NEWPID))
+			_exit(77);
+		vm_fork_prepare();
+		pid = fork();
+		if (!pid)
+			_exit(vm_fork_child() != -EREMOTE || !vm_fileh_is_lost(r->h) || vm_nvmas);
+		vm_fork_parent();
+		_exit(rig_reap(pid));
+	}
+	int status = rig_reap(pid);
+
+	if (status == 77)
+		skip();
+	assert_int_equal(status, 0);
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		assert_int_not_equal(r->h->ctl->peers[i].pid, 1);
+}
+
 static const struct rig_case cases[] = {
+	RIG_BOTH(a_child_without_a_place_answers_for_nobody),
+	RIG_BOTH(a_child_in_a_namespace_of_its_own_has_no_place),
 	RIG_BOTH(a_child_that_comes_between_the_standstill_and_the_drop_sees_the_storage),
 };
 
