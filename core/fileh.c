@@ -241,6 +241,7 @@ static bool leave(struct vm_fileh *h)
 
 	if (vm_fileh_is_lost(h))
 		return true;
+	(void)vm_fileh_others(h, false, NULL, 0); /* a child that is on its way is one of them */
 	if (vm_fileh_is_shared(h))
 		(void)vm_fileh_idle(h); /* the last one may not be able to; if this one is, it does it again */
 	vm_fileh_unlist(h);

@@ -294,6 +294,16 @@ t_names() {
 	snapshot one; over one; left a.dat
 }
 
+t_orphan() {
+	claim 'a child whose parent ends before it runs is one of those who have a snapshot'
+	make_file a.dat x 64K
+	set=share=process
+	under "$work/bin/orphan" "$dir/a.dat"
+	[ "$status" != 77 ] || { echo 'not tried: a child that runs late'; return; }
+	is 0; silent; holds a.dat child 4096
+	left a.dat
+}
+
 t_invalidate() {
 	make_file a.dat x 64K
 	claim 'msync with MS_INVALIDATE takes in what others committed, and never what is in conflict'
@@ -305,7 +315,7 @@ t_invalidate() {
 	stop; use two; stop; left a.dat
 }
 
-for t in snapshot conflict sizes holes mix stranger fork killed stopped lazy locks timer names invalidate bank; do
+for t in snapshot conflict sizes holes mix stranger fork killed stopped lazy locks timer names invalidate orphan bank; do
 	[ -z "${only:-}" ] || [ "$only" = $t ] || continue
 	each t_$t
 done

@@ -2,6 +2,7 @@
 /* A forked child that gets to the handle between two steps of what its parent does. */
 #include "board.h"
 #include "faulty_sys.h"
+#include <linux/futex.h>
 
 enum { NPAGES = 16 };
 
@@ -70,6 +71,43 @@ static void a_child_that_comes_between_the_standstill_and_the_drop_sees_the_stor
 	rig_discard(r->h);
 	faulty_use(&vm_sys_linux);
 	assert_true(nlocks >= 2);
+	assert_int_equal(rig_reap(pid), 0);
+}
+
+static struct vm_ctl *closed;
+
+static int told_futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+	if (vm_sys->getpid() == parent && op == FUTEX_WAIT && word == &closed->seq)
+		say(1); /* it waits for its child */
+	return vm_sys_linux.futex(word, op, value, timeout);
+}
+
+static void who_closes_a_handle_that_a_child_on_its_way_has_is_not_the_last_one(struct rig *r)
+{
+	pid_t pid;
+	char *m;
+
+	clear_board();
+	rig_open(r, NPAGES * VM_PAGE);
+	m = rig_map(r->h, 0, NPAGES);
+	pid = rig_fork_late(wait_here);
+	if (!pid) {
+		await(2);
+		rig_store8(at(m, 3), 77);
+		_exit(rig_ncalls(r->f, RIG_CLOSE) || rig_try_commit(r->h) || rig_get_byte(r->f, 3 * VM_PAGE) != 77);
+	}
+	rig_unmap(m, NPAGES);
+	parent = getpid();
+	closed = r->h->ctl;
+	held = vm_sys_linux;
+	held.futex = told_futex;
+	faulty_use(&held);
+	int err = rig_close(r->h);
+
+	say(2);
+	faulty_use(&vm_sys_linux);
+	assert_int_equal(err, 0);
 	assert_int_equal(rig_reap(pid), 0);
 }
 
@@ -158,6 +196,7 @@ static void a_child_in_a_namespace_of_its_own_has_no_place(struct rig *r)
 }
 
 static const struct rig_case cases[] = {
+	RIG_BOTH(who_closes_a_handle_that_a_child_on_its_way_has_is_not_the_last_one),
 	RIG_BOTH(a_child_without_a_place_answers_for_nobody),
 	RIG_BOTH(a_child_in_a_namespace_of_its_own_has_no_place),
 	RIG_BOTH(a_child_that_comes_between_the_standstill_and_the_drop_sees_the_storage),
