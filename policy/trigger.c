@@ -139,7 +139,8 @@ int pol_event(struct pol_file *m, enum pol_event ev)
 /* The last one with a snapshot leaves nothing behind; the helper thread may be at work yet. */
 static void end_snapshot(struct pol_file *m)
 {
-	(void)vm_fileh_others(m->h, true, NULL, 0); /* until it is there a child on its way has its parent's locks only */
+	/* until it is there a child on its way has its parent's locks only */
+	(void)vm_fileh_others(m->h, true, NULL, 0);
 	if (vm_fileh_is_shared(m->h) || vm_fileh_rename_begin(m->h))
 		return;
 	pol_snapshot_end(&m->file);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* A forked child that comes, or goes, in the middle of a commit of a process that is not alone. */
+#include "board.h"
+#include "faulty_sys.h"
+
+enum { WIDE = 2 * VM_BATCH_NPAGES + 10, LAST = WIDE - 1 }; /* copied in three steps */
+
+static pid_t killed; /* who comes, and is killed when it has stored; or 0 */
+
+static char *at(char *m, uint64_t pg)
+{
+	return m + pg * VM_PAGE;
+}
+
+static char *open_and_fill(struct rig *r)
+{
+	char *m;
+
+	clear_board();
+	rig_open(r, WIDE * VM_PAGE);
+	m = rig_map(r->h, 0, WIDE);
+	for (uint64_t pg = 0; pg < WIDE; pg++)
+		rig_store8(at(m, pg), 9);
+	killed = 0;
+	return m;
+}
+
+static void wait_here(void)
+{
+	await(1);
+}
+
+/* The first pages are copied, the last ones not: the child goes on, and stores if nothing keeps it. */
+static void let_it_come(struct rig_file *f, uint64_t pgoff)
+{
+	(void)f;
+	if (pgoff || __atomic_load_n(&board->step, __ATOMIC_SEQ_CST))
+		return;
+	say(1);
+	for (unsigned i = 0; i < 200 && __atomic_load_n(&board->step, __ATOMIC_SEQ_CST) < 2; i++)
+		(void)usleep(1000);
+	if (killed && __atomic_load_n(&board->step, __ATOMIC_SEQ_CST) == 2)
+		(void)kill(killed, SIGKILL);
+}
+
+static pid_t late_child(char *m)
+{
+	pid_t pid = rig_fork_late(wait_here);
+
+	if (pid)
+		return pid;
+	rig_store8(at(m, 0), 77);
+	rig_store8(at(m, LAST), 77);
+	say(2);
+	until_stopped();
+	_exit(0);
+}
+
+static void commit_while_it_comes(struct rig *r)
+{
+	rig_hook_at(r->f, RIG_STOREBLK, let_it_come, NULL);
+	(void)rig_commit(r->h);
+	rig_hook_at(r->f, RIG_STOREBLK, NULL, NULL);
+	assert_int_equal(rig_get_byte(r->f, 0), rig_get_byte(r->f, LAST * VM_PAGE));
+}
+
+static void it_is_committed(struct rig *r)
+{
+	(void)rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 0), 77);
+	assert_int_equal(rig_get_byte(r->f, LAST * VM_PAGE), 77);
+}
+
+static void *stand_by(void *arg)
+{
+	until_stopped();
+	return arg;
+}
+
+static void a_child_that_comes_in_the_middle_of_a_commit_beside_a_thread_does_not_tear_it(struct rig *r)
+{
+	char *m = open_and_fill(r);
+	pthread_t thread;
+	pid_t pid;
+
+	assert_int_equal(pthread_create(&thread, NULL, stand_by, NULL), 0);
+	pid = late_child(m);
+	commit_while_it_comes(r);
+	await(2);
+	it_is_committed(r);
+	end(pid);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static bool serves(const struct vm_ctl *ctl, pid_t pid)
+{
+	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
+		if (ctl->peers[i].pid == pid)
+			return __atomic_load_n(&ctl->peers[i].serves, __ATOMIC_ACQUIRE) == VM_SERVES;
+	return false;
+}
+
+static void a_child_that_comes_in_the_middle_of_a_commit_beside_a_process_does_not_tear_it(struct rig *r)
+{
+	char *m = open_and_fill(r);
+	pid_t other = rig_fork(), pid;
+
+	if (!other) {
+		for (uint8_t i = 0; !is_stopped(); i++) /* there is always a next round */
+			rig_store8(at(m, 5), (char)i);
+		_exit(0);
+	}
+	while (!serves(r->h->ctl, other))
+		(void)sched_yield();
+	pid = late_child(m);
+	commit_while_it_comes(r);
+	await(2);
+	it_is_committed(r);
+	end(pid);
+	assert_int_equal(rig_reap(other), 0);
+}
+
+static void a_child_that_was_killed_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
+{
+	char *m = open_and_fill(r);
+
+	killed = late_child(m);
+	commit_while_it_comes(r);
+	await(2);
+	(void)kill(killed, SIGKILL);
+	assert_int_equal(rig_reap(killed), -SIGKILL);
+	it_is_committed(r);
+}
+
+static const struct rig_case cases[] = {
+	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_beside_a_thread_does_not_tear_it),
+	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_beside_a_process_does_not_tear_it),
+	RIG_BOTH(a_child_that_was_killed_in_the_middle_of_a_commit_does_not_tear_it),
+};
+
+RIG_MAIN(cases)
