@@ -33,6 +33,7 @@ void vm_fork_prepare(void)
 		if (h->server == VM_SERVER_NONE)
 			(void)vm_harvest(h);
 		vm_fileh_peer(h)->nforks++;
+		h->forked_gen = h->ctl->gen;
 	}
 	forker = vm_sys->getpid();
 	vm_fd_fork_prepare();
@@ -142,6 +143,26 @@ static int join(struct vm_fileh *h)
 	return err;
 }
 
+/* A child on its way is not known to have private mappings, of which nobody loads what is dropped: what went
+ * meanwhile is loaded before the program runs. No other thread maps or unmaps yet. */
+static int fill_private(void)
+{
+	int err = 0, e;
+
+	for (size_t i = 0; i < vm_nvmas; i++) {
+		struct vma *v = vm_vmas[i];
+		struct vm_fileh *h = v->fileh;
+
+		if (v->shared || !h->lazy || h->ctl->gen == h->forked_gen)
+			continue;
+		e = vm_load(h, v->pgoff, vm_vma_pgstop(v));
+		if (e) /* better SIGSEGV than zeros */
+			(void)vm_sys->mprotect((void *)v->start, v->stop - v->start, PROT_NONE);
+		err = err ? err : e;
+	}
+	return err;
+}
+
 /* Handles that this process is none of those to have. */
 static void unlist_lost(void)
 {
@@ -177,6 +198,8 @@ int vm_fork_child(void)
 	}
 	e = for_each_vma(arm);
 	unlist_lost();
+	err = err ? err : e;
+	e = fill_private();
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next)
 		(void)vm_serve(h); /* without, the parent cannot commit: it is told */
 	return err ? err : e;

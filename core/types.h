@@ -242,6 +242,7 @@ struct vm_fileh {
 	unsigned nvmas;	       /* mappings in this process (map lock) */
 	unsigned nusers;       /* threads at work for a fault: close waits for them (map lock) */
 	unsigned nprivate;     /* of them MAP_PRIVATE (map lock) */
+	uint64_t forked_gen;   /* ctl->gen at the last fork (map lock) */
 	uint64_t look_msec;    /* when a waiter here looks again who died (ctl->lock) */
 	uint32_t frozen;       /* enum vm_frozen: touches of this process's mappings wait (atomic, futex) */
 	uint64_t ra_next;      /* where a sequential reader touches next (map lock) */

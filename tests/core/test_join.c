@@ -74,6 +74,32 @@ static void a_child_that_comes_between_the_standstill_and_the_drop_sees_the_stor
 	assert_int_equal(rig_reap(pid), 0);
 }
 
+/* A private mapping has nobody who loads what was dropped. */
+static void a_private_mapping_that_only_a_child_on_its_way_has_shows_the_new_bytes(struct rig *r)
+{
+	pid_t pid;
+	char *p;
+
+	clear_board();
+	rig_open(r, NPAGES * VM_PAGE);
+	(void)rig_map(r->h, 0, NPAGES);
+	p = rig_map_with(r->h, 0, NPAGES, PROT_READ, MAP_PRIVATE);
+	(void)rig_load8(at(p, 3));
+	pid = rig_fork_late(wait_here);
+	if (!pid) {
+		int nwrong = (uint8_t)rig_load8(at(p, 3)) != 200;
+
+		for (uint64_t pg = 4; pg < NPAGES; pg++)
+			nwrong += (uint8_t)rig_load8(at(p, pg)) != rig_byte(pg);
+		_exit(nwrong);
+	}
+	rig_unmap(p, NPAGES);
+	rig_put_byte(r->f, 3 * VM_PAGE, 200);
+	rig_invalidate(r->h, 0, NPAGES);
+	say(1);
+	assert_int_equal(rig_reap(pid), 0);
+}
+
 static struct vm_ctl *closed;
 
 static int told_futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -196,6 +222,7 @@ static void a_child_in_a_namespace_of_its_own_has_no_place(struct rig *r)
 }
 
 static const struct rig_case cases[] = {
+	RIG_BOTH(a_private_mapping_that_only_a_child_on_its_way_has_shows_the_new_bytes),
 	RIG_BOTH(who_closes_a_handle_that_a_child_on_its_way_has_is_not_the_last_one),
 	RIG_BOTH(a_child_without_a_place_answers_for_nobody),
 	RIG_BOTH(a_child_in_a_namespace_of_its_own_has_no_place),
