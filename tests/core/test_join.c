@@ -3,6 +3,7 @@
 #include "board.h"
 #include "faulty_sys.h"
 #include <linux/futex.h>
+#include <sys/prctl.h>
 
 enum { NPAGES = 16 };
 
@@ -152,10 +153,10 @@ static void a_child_without_a_place_answers_for_nobody(struct rig *r)
 	pid = rig_fork();
 	if (!pid) {
 		say(1);
-		await(2);
+		await(3);
 		int err = rig_try_commit(r->h);
 
-		say(3);
+		say(4);
 		until_stopped();
 		_exit(err != 0);
 	}
@@ -167,22 +168,24 @@ static void a_child_without_a_place_answers_for_nobody(struct rig *r)
 	vm_fork_prepare();
 	late = fork();
 	if (!late) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (vm_fork_child() != -EAGAIN || !vm_fileh_is_lost(r->h) || vm_is_mapped(m, VM_PAGE))
 			_exit(1);
-		say(2);
+		await(2);
+		say(3);
 		until_stopped();
 		_exit(vm_fileh_close(r->h) || rig_ncalls(r->f, RIG_CLOSE));
 	}
 	vm_fork_parent();
 	rig_store8(at(m, 5), 77);
 	vm_lock(&vm_map_lock); /* whose server does not get to answer */
-	await(2);
+	say(2);
 	for (unsigned i = 0; i < 300 && !done; i++) {
 		(void)usleep(1000);
-		done = __atomic_load_n(&board->step, __ATOMIC_SEQ_CST) == 3;
+		done = __atomic_load_n(&board->step, __ATOMIC_SEQ_CST) == 4;
 	}
 	vm_unlock(&vm_map_lock);
-	await(3);
+	await(4);
 	assert_false(done);
 	assert_int_equal(rig_get_byte(r->f, 5 * VM_PAGE), 77);
 	vm_fileh_lock(r->h);
