@@ -251,6 +251,7 @@ static bool others_hold_still(const struct vm_ctl *ctl)
 
 int vm_serve(struct vm_fileh *h)
 {
+	struct vm_peer *self = vm_fileh_peer(h);
 	int err = 0;
 
 	if (h->server != VM_SERVER_NONE)
@@ -261,9 +262,10 @@ int vm_serve(struct vm_fileh *h)
 	 * told that it cannot serve. */
 	while (others_hold_still(h->ctl) && !vm_lock_is_held(VM_RANK_MAP))
 		vm_fileh_wait(h);
-	/* nothing stored yet that was asked for, or harvested before */
-	__atomic_store_n(&vm_fileh_peer(h)->answered, h->ctl->ask_seq, __ATOMIC_RELAXED);
-	vm_fileh_peer(h)->serves = VM_SERVES;
+	/* nothing stored yet that was asked for, or harvested before; but when the thread could not be started the
+	 * first time what was asked since is to be done */
+	__atomic_store_n(&self->answered, h->ctl->ask_seq - (self->serves == VM_SERVES_NEVER), __ATOMIC_RELAXED);
+	self->serves = VM_SERVES;
 	vm_fileh_unlock(h);
 	h->server = VM_SERVER_RUNS;
 	err = vm_thread_start(serve, h, VM_STACK_LEN);
@@ -271,7 +273,7 @@ int vm_serve(struct vm_fileh *h)
 		return 0;
 	h->server = VM_SERVER_NONE;
 	vm_fileh_lock(h);
-	vm_fileh_peer(h)->serves = VM_SERVES_NEVER;
+	self->serves = VM_SERVES_NEVER;
 	vm_wake(&h->ctl->seq);
 	vm_fileh_unlock(h);
 	return err;

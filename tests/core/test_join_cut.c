@@ -132,9 +132,48 @@ static void a_child_that_was_killed_in_the_middle_of_a_commit_does_not_tear_it(s
 	it_is_committed(r);
 }
 
+/* Its thread could not be started at first. */
+static void who_begins_to_answer_answers_what_was_asked_before(struct rig *r)
+{
+	char *m = open_and_fill(r);
+	uint64_t ndirty;
+	pid_t pid;
+	int err;
+
+	(void)rig_commit(r->h);
+	pid = rig_fork();
+	if (!pid) {
+		vm_serve_end(r->h);
+		vm_fileh_peer(r->h)->serves = VM_SERVES_NEVER;
+		rig_store8(at(m, 3), 77);
+		say(1);
+		await(2);
+		vm_lock(&vm_map_lock); /* a fork tries again */
+		err = vm_serve(r->h);
+		vm_unlock(&vm_map_lock);
+		say(3);
+		until_stopped();
+		_exit(err != 0);
+	}
+	await(1);
+	vm_fileh_begin_busy(r->h);
+	vm_ask_begin(r->h, VM_ASK_HARVEST);
+	say(2);
+	await(3);
+	err = vm_ask_end(r->h);
+	vm_fileh_lock(r->h);
+	ndirty = r->h->ctl->npages[VM_DIRTY];
+	vm_fileh_unlock(r->h);
+	vm_fileh_end_busy(r->h);
+	assert_int_equal(err, 0);
+	assert_int_equal(ndirty, 1);
+	end(pid);
+}
+
 static const struct rig_case cases[] = {
 	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_beside_a_thread_does_not_tear_it),
 	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_beside_a_process_does_not_tear_it),
+	RIG_BOTH(who_begins_to_answer_answers_what_was_asked_before),
 	RIG_BOTH(a_child_that_was_killed_in_the_middle_of_a_commit_does_not_tear_it),
 };
 
