@@ -118,6 +118,11 @@ static void who_closes_a_handle_that_a_child_on_its_way_has_is_not_the_last_one(
 	clear_board();
 	rig_open(r, NPAGES * VM_PAGE);
 	m = rig_map(r->h, 0, NPAGES);
+	parent = getpid();
+	closed = r->h->ctl;
+	held = vm_sys_linux;
+	held.futex = told_futex;
+	faulty_use(&held);
 	pid = rig_fork_late(wait_here);
 	if (!pid) {
 		await(2);
@@ -125,11 +130,6 @@ static void who_closes_a_handle_that_a_child_on_its_way_has_is_not_the_last_one(
 		_exit(rig_ncalls(r->f, RIG_CLOSE) || rig_try_commit(r->h) || rig_get_byte(r->f, 3 * VM_PAGE) != 77);
 	}
 	rig_unmap(m, NPAGES);
-	parent = getpid();
-	closed = r->h->ctl;
-	held = vm_sys_linux;
-	held.futex = told_futex;
-	faulty_use(&held);
 	int err = rig_close(r->h);
 
 	say(2);
@@ -162,9 +162,11 @@ static void a_child_without_a_place_answers_for_nobody(struct rig *r)
 	}
 	await(1);
 	peers = r->h->ctl->peers;
+	vm_fileh_lock(r->h);
 	for (unsigned i = 0; i < VM_MAX_PEERS; i++)
 		if (!peers[i].pid)
 			peers[i] = (struct vm_peer){.pid = getpid()};
+	vm_fileh_unlock(r->h);
 	vm_fork_prepare();
 	late = fork();
 	if (!late) {
