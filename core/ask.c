@@ -14,7 +14,7 @@
 #include <linux/futex.h>
 
 #define ASK_MSEC	10000
-#define FIRST_LOOK_MSEC 4 /* at who died meanwhile; then ever more seldom */
+#define FIRST_LOOK_MSEC 4  /* at who died meanwhile; then ever more seldom */
 #define WATCH_MSEC	500
 #define SETTLE_MSEC	10 /* so long after a fork it is left to who stores */
 
@@ -104,8 +104,7 @@ int vm_ask_end(struct vm_fileh *h)
 		vm_fileh_wait_msec(h, msec);
 		if (!vm_is_past(look))
 			continue;
-		vm_fileh_repair(
-			h); /* not only when nothing else happens: others read and write all the time */
+		vm_fileh_repair(h); /* not only when nothing else happens: others read and write all the time */
 		if (2 * msec >= VM_WAIT_MSEC && answers(h, &err) == STOPPED_DID_NOT)
 			break;
 		msec = msec * 2 < VM_WAIT_MSEC ? msec * 2 : VM_WAIT_MSEC;
@@ -213,14 +212,12 @@ static void *serve(void *arg)
 	uint32_t seen, seq;
 
 	for (;;) {
-		seen = __atomic_load_n(&self->wake,
-				       __ATOMIC_ACQUIRE); /* before what it wakes for is looked at */
+		seen = __atomic_load_n(&self->wake, __ATOMIC_ACQUIRE); /* before what it wakes for is looked at */
 		if (__atomic_load_n(&h->server, __ATOMIC_ACQUIRE) != VM_SERVER_RUNS)
 			break;
 		seq = __atomic_load_n(&ctl->ask_seq, __ATOMIC_ACQUIRE);
 		if (seq == __atomic_load_n(&self->answered, __ATOMIC_RELAXED)) {
-			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON &&
-				    !waited;
+			bool soon = __atomic_load_n(&h->unsettled, __ATOMIC_ACQUIRE) == VM_UNSETTLED_SOON && !waited;
 
 			if (soon || !vm_settle(h))
 				wait_for_more(h, seen, soon);

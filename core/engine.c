@@ -96,9 +96,7 @@ static uint64_t nfaults(void)
 
 	if (vm_engine_ops != &vm_engine_uffd || !vm_process_has_one_thread())
 		return 0; /* with the other engine the program is told of stores, which is no fault for the kernel */
-	return vm_sys_raw(__NR_getrusage, RUSAGE_SELF, (long)&use, 0, 0, 0, 0)
-		       ? 0
-		       : (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
+	return vm_sys_raw(__NR_getrusage, RUSAGE_SELF, (long)&use, 0, 0, 0, 0) ? 0 : (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
 }
 
 static int harvest(struct vm_fileh *h, uint64_t before)

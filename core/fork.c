@@ -137,8 +137,7 @@ static int join(struct vm_fileh *h)
 	else
 		vm_fileh_peer(h)->nprivate = h->nprivate;
 	for (size_t i = 0; !err && i < vm_nvmas; i++)
-		vm_fileh_peer(h)->may_store |=
-			vm_vmas[i]->fileh == h && vm_vmas[i]->shared && vm_vmas[i]->writable;
+		vm_fileh_peer(h)->may_store |= vm_vmas[i]->fileh == h && vm_vmas[i]->shared && vm_vmas[i]->writable;
 	vm_fileh_unlock(h);
 	return err;
 }

@@ -186,8 +186,8 @@ int vm_vma_for_each(struct vm_fileh *h, uint64_t start, uint64_t stop,
  * -EAGAIN: not within msec, and the lock is not held. */
 int vm_map_lock_thawed(struct vm_fileh *h, uintptr_t start, uintptr_t stop, unsigned msec);
 /* vm_map, -EAGAIN when h stays frozen for msec. No lock held. */
-int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off,
-		  bool writable, unsigned msec, void **ret_addr);
+int vm_map_within(struct vm_fileh *h, void *addr, size_t len, int prot, int flags, uint64_t off, bool writable,
+		  unsigned msec, void **ret_addr);
 /* v, which the kernel has just mapped, becomes one of ours. */
 int vm_vma_track(struct vm_fileh *h, struct vma *v);
 /* The protection that v should have. */
@@ -299,7 +299,7 @@ uint64_t vm_process_ran(int32_t pid);
 uint64_t vm_process_started(int32_t pid);
 /* Its threads, one whose main thread ended included; 0: it cannot be known. */
 unsigned vm_process_nthreads(int32_t pid);
-/* Of this process: one thread, and helpers; and how many those are. */
+/* Of this process: one thread, and helpers; and how many threads those are. */
 bool vm_process_has_one_thread(void);
 unsigned vm_process_nknown(void);
 

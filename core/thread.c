@@ -55,9 +55,7 @@ unsigned vm_process_nthreads(int32_t pid)
 	struct stat st;
 
 	/* a directory has a link for each subdirectory, and two: here one for each thread */
-	return !proc_path(path, pid, "task") || vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2
-		       ? 0
-		       : (unsigned)st.st_nlink - 2;
+	return !proc_path(path, pid, "task") || vm_sys->fstatat(AT_FDCWD, path, &st, 0) || st.st_nlink < 2 ? 0 : (unsigned)st.st_nlink - 2;
 }
 
 unsigned vm_process_nknown(void)
@@ -215,7 +213,7 @@ int vm_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_len)
 	if (err)
 		return -err;
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* valid arguments */
-	(void)pthread_attr_setstacksize(&attr, stack_len + tls_len());	   /* or the default */
+	(void)pthread_attr_setstacksize(&attr, stack_len + tls_len()); /* or the default */
 	(void)vm_sys->sigprocmask(SIG_BLOCK, &all, &old);
 	err = pthread_create(&thread, &attr, helper_main, &s);
 	(void)vm_sys->sigprocmask(SIG_SETMASK, &old, NULL);

@@ -2,7 +2,6 @@
 /* What one process asks of the others that have a handle: their stores, and that they wait. In a child
  * nothing is asserted: it tells by its exit status, and by words in the pages from STEP on. */
 #include "board.h"
-#include "faulty_sys.h"
 #include <time.h>
 
 enum { NPAGES = 64 };
@@ -273,94 +272,6 @@ static void who_was_stopped_and_goes_on_in_the_middle_of_a_commit_does_not_tear_
 	end(pid);
 }
 
-/* ---- children on their way ---- */
-
-enum { WIDE = 2 * VM_BATCH_NPAGES + 10 }; /* copied in three steps */
-
-/* The first pages are copied, the last ones not: the child goes on, and stores if nothing keeps it. */
-static void let_it_come(struct rig_file *f, uint64_t pgoff)
-{
-	(void)f;
-	if (pgoff || __atomic_load_n(&board->step, __ATOMIC_SEQ_CST))
-		return;
-	say(1);
-	for (unsigned i = 0; i < 200 && __atomic_load_n(&board->step, __ATOMIC_SEQ_CST) < 2; i++)
-		(void)usleep(1000);
-}
-
-static void wait_here(void)
-{
-	await(1);
-}
-
-static int wait_before_serving(int dir, const char *path, int flags, mode_t mode)
-{
-	if (!strcmp(path, "/proc/self/task"))
-		await(1);
-	return vm_sys_linux.openat(dir, path, flags, mode);
-}
-
-static void wait_later(void)
-{
-	static struct vm_sys slow;
-
-	slow = vm_sys_linux;
-	slow.openat = wait_before_serving;
-	faulty_use(&slow);
-}
-
-static bool has_others(struct vm_fileh *h)
-{
-	bool others;
-
-	vm_fileh_lock(h);
-	others = vm_fileh_has_others(h);
-	vm_fileh_unlock(h);
-	return others;
-}
-
-/* wait_there: where, after the fork, the child waits until a commit is half done. */
-static void come_in_the_middle(struct rig *r, void (*wait_there)(void))
-{
-	char *m;
-	pid_t pid;
-
-	clear_board();
-	rig_open(r, WIDE * VM_PAGE);
-	m = rig_map(r->h, 0, WIDE);
-	for (uint64_t pg = 0; pg < WIDE; pg++)
-		rig_store8(at(m, pg), 9);
-	pid = rig_fork_late(wait_there);
-	if (!pid) {
-		rig_store8(at(m, 0), 77);
-		rig_store8(at(m, WIDE - 1), 77);
-		say(2);
-		until_stopped();
-		_exit(0);
-	}
-	while (wait_there == wait_later && !has_others(r->h))
-		(void)sched_yield();
-	rig_hook_at(r->f, RIG_STOREBLK, let_it_come, NULL);
-	(void)rig_commit(r->h);
-	rig_hook_at(r->f, RIG_STOREBLK, NULL, NULL);
-	assert_int_equal(rig_get_byte(r->f, 0), rig_get_byte(r->f, (WIDE - 1) * VM_PAGE));
-	await(2);
-	(void)rig_commit(r->h);
-	assert_int_equal(rig_get_byte(r->f, 0), 77);
-	assert_int_equal(rig_get_byte(r->f, (WIDE - 1) * VM_PAGE), 77);
-	end(pid);
-}
-
-static void a_child_that_comes_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
-{
-	come_in_the_middle(r, wait_here);
-}
-
-static void a_child_that_begins_to_store_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
-{
-	come_in_the_middle(r, wait_later);
-}
-
 static void die(struct rig_file *f, uint64_t pgoff)
 {
 	(void)f, (void)pgoff;
@@ -441,8 +352,6 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(pages_of_an_invalidation_change_at_one_instant_for_a_child),
 	RIG_BOTH(what_a_stopped_child_stored_is_committed_and_what_it_stores_afterwards_later),
 	RIG_BOTH(who_was_stopped_and_goes_on_in_the_middle_of_a_commit_does_not_tear_it),
-	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_does_not_tear_it),
-	RIG_BOTH(a_child_that_begins_to_store_in_the_middle_of_a_commit_does_not_tear_it),
 	RIG_BOTH(whom_a_killed_process_froze_goes_on),
 	RIG_BOTH(who_asks_next_does_what_it_was_asked_before),
 	RIG_BOTH(a_child_that_ends_while_it_is_asked_holds_nobody_up),

@@ -1,33 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* A forked child that comes, or goes, in the middle of a commit of a process that is not alone. */
-#include "board.h"
+/* A forked child that comes, or goes, in the middle of a commit. */
 #include "faulty_sys.h"
-
-enum { WIDE = 2 * VM_BATCH_NPAGES + 10, LAST = WIDE - 1 }; /* copied in three steps */
+#include "wide.h"
 
 static pid_t killed; /* who comes, and is killed when it has stored; or 0 */
 
-static char *at(char *m, uint64_t pg)
-{
-	return m + pg * VM_PAGE;
-}
-
-static char *open_and_fill(struct rig *r)
-{
-	char *m;
-
-	clear_board();
-	rig_open(r, WIDE * VM_PAGE);
-	m = rig_map(r->h, 0, WIDE);
-	for (uint64_t pg = 0; pg < WIDE; pg++)
-		rig_store8(at(m, pg), 9);
-	killed = 0;
-	return m;
-}
+/* ---- where a child waits on its way until a commit is half done ---- */
 
 static void wait_here(void)
 {
 	await(1);
+}
+
+static int wait_before_serving(int dir, const char *path, int flags, mode_t mode)
+{
+	if (!strcmp(path, "/proc/self/task"))
+		await(1);
+	return vm_sys_linux.openat(dir, path, flags, mode);
+}
+
+/* When it has the handle already. */
+static void wait_later(void)
+{
+	static struct vm_sys slow;
+
+	slow = vm_sys_linux;
+	slow.openat = wait_before_serving;
+	faulty_use(&slow);
 }
 
 /* The first pages are copied, the last ones not: the child goes on, and stores if nothing keeps it. */
@@ -43,9 +42,9 @@ static void let_it_come(struct rig_file *f, uint64_t pgoff)
 		(void)kill(killed, SIGKILL);
 }
 
-static pid_t late_child(char *m)
+static pid_t late_child(char *m, void (*wait_there)(void))
 {
-	pid_t pid = rig_fork_late(wait_here);
+	pid_t pid = rig_fork_late(wait_there);
 
 	if (pid)
 		return pid;
@@ -71,6 +70,38 @@ static void it_is_committed(struct rig *r)
 	assert_int_equal(rig_get_byte(r->f, LAST * VM_PAGE), 77);
 }
 
+static void a_child_that_comes_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
+{
+	pid_t pid = late_child(open_and_fill(r), wait_here);
+
+	commit_while_it_comes(r);
+	await(2);
+	it_is_committed(r);
+	end(pid);
+}
+
+static bool has_others(struct vm_fileh *h)
+{
+	bool others;
+
+	vm_fileh_lock(h);
+	others = vm_fileh_has_others(h);
+	vm_fileh_unlock(h);
+	return others;
+}
+
+static void a_child_that_begins_to_store_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
+{
+	pid_t pid = late_child(open_and_fill(r), wait_later);
+
+	while (!has_others(r->h))
+		(void)sched_yield();
+	commit_while_it_comes(r);
+	await(2);
+	it_is_committed(r);
+	end(pid);
+}
+
 static void *stand_by(void *arg)
 {
 	until_stopped();
@@ -84,7 +115,7 @@ static void a_child_that_comes_in_the_middle_of_a_commit_beside_a_thread_does_no
 	pid_t pid;
 
 	assert_int_equal(pthread_create(&thread, NULL, stand_by, NULL), 0);
-	pid = late_child(m);
+	pid = late_child(m, wait_here);
 	commit_while_it_comes(r);
 	await(2);
 	it_is_committed(r);
@@ -112,7 +143,7 @@ static void a_child_that_comes_in_the_middle_of_a_commit_beside_a_process_does_n
 	}
 	while (!serves(r->h->ctl, other))
 		(void)sched_yield();
-	pid = late_child(m);
+	pid = late_child(m, wait_here);
 	commit_while_it_comes(r);
 	await(2);
 	it_is_committed(r);
@@ -124,12 +155,13 @@ static void a_child_that_was_killed_in_the_middle_of_a_commit_does_not_tear_it(s
 {
 	char *m = open_and_fill(r);
 
-	killed = late_child(m);
+	killed = late_child(m, wait_here);
 	commit_while_it_comes(r);
 	await(2);
 	(void)kill(killed, SIGKILL);
 	assert_int_equal(rig_reap(killed), -SIGKILL);
 	it_is_committed(r);
+	killed = 0;
 }
 
 /* Its thread could not be started at first. */
@@ -171,6 +203,8 @@ static void who_begins_to_answer_answers_what_was_asked_before(struct rig *r)
 }
 
 static const struct rig_case cases[] = {
+	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_does_not_tear_it),
+	RIG_BOTH(a_child_that_begins_to_store_in_the_middle_of_a_commit_does_not_tear_it),
 	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_beside_a_thread_does_not_tear_it),
 	RIG_BOTH(a_child_that_comes_in_the_middle_of_a_commit_beside_a_process_does_not_tear_it),
 	RIG_BOTH(who_begins_to_answer_answers_what_was_asked_before),

@@ -1,31 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Processes that are stopped, and go on between two steps of what another one does. */
-#include "board.h"
-#include "faulty_sys.h"
-
-enum { WIDE = 2 * VM_BATCH_NPAGES + 10, LAST = WIDE - 1 }; /* copied in three steps */
+#include "wide.h"
 
 static pid_t stopped;
 static struct vm_fileh *its;
-
-static char *at(char *m, uint64_t pg)
-{
-	return m + pg * VM_PAGE;
-}
-
-static char *open_and_map(struct rig *r)
-{
-	char *m;
-
-	clear_board();
-	rig_open(r, WIDE * VM_PAGE);
-	m = rig_map(r->h, 0, WIDE);
-	for (uint64_t pg = 0; pg < WIDE; pg++)
-		rig_store8(at(m, pg), 9);
-	(void)rig_commit(r->h);
-	its = r->h;
-	return m;
-}
 
 static void until_it_stands(pid_t pid)
 {
@@ -40,6 +18,36 @@ static void stop_here(void)
 	(void)kill(getpid(), SIGSTOP);
 }
 
+static char *open_and_commit(struct rig *r)
+{
+	char *m = open_and_fill(r);
+
+	(void)rig_commit(r->h);
+	its = r->h;
+	return m;
+}
+
+/* It stores 1 to the first and the last page and is stopped; when it goes on it does what is left. Its server
+ * does not get to answer before that is done. */
+static pid_t stopped_child(char *m, void (*rest)(char *m))
+{
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		rig_store8(at(m, 0), 1);
+		rig_store8(at(m, LAST), 1);
+		vm_lock(&vm_map_lock);
+		stop_here();
+		rest(m);
+		vm_unlock(&vm_map_lock);
+		until_stopped();
+		_exit(0);
+	}
+	until_it_stands(pid);
+	stopped = pid;
+	return pid;
+}
+
 /* The first pages of the last round are copied, the last ones not. */
 static void go_on_and_stop_again(struct rig_file *f, uint64_t pgoff)
 {
@@ -51,25 +59,17 @@ static void go_on_and_stop_again(struct rig_file *f, uint64_t pgoff)
 	stopped = 0;
 }
 
+static void store_and_stop_again(char *m)
+{
+	rig_store8(at(m, 0), 2);
+	rig_store8(at(m, LAST), 2);
+	stop_here();
+}
+
 static void who_goes_on_and_is_stopped_again_in_the_middle_of_a_commit_does_not_tear_it(struct rig *r)
 {
-	char *m = open_and_map(r);
-	pid_t pid = rig_fork();
+	pid_t pid = stopped_child(open_and_commit(r), store_and_stop_again);
 
-	if (!pid) {
-		rig_store8(at(m, 0), 1);
-		rig_store8(at(m, LAST), 1);
-		vm_lock(&vm_map_lock); /* its server does not get to answer */
-		stop_here();
-		rig_store8(at(m, 0), 2);
-		rig_store8(at(m, LAST), 2);
-		stop_here();
-		vm_unlock(&vm_map_lock);
-		until_stopped();
-		_exit(0);
-	}
-	until_it_stands(pid);
-	stopped = pid;
 	rig_hook_at(r->f, RIG_STOREBLK, go_on_and_stop_again, NULL);
 	(void)rig_commit(r->h);
 	rig_hook_at(r->f, RIG_STOREBLK, NULL, NULL);
@@ -93,25 +93,18 @@ static void go_on_for_a_moment(struct rig_file *f, uint64_t pgoff)
 	await(1);
 }
 
+static void store_the_last_one_first(char *m)
+{
+	rig_store8(at(m, LAST), 2);
+	rig_store8(at(m, 0), 2);
+	say(1);
+}
+
 static void who_goes_on_in_the_middle_of_a_discard_keeps_no_store_without_those_before(struct rig *r)
 {
-	char *m = open_and_map(r);
-	pid_t pid = rig_fork();
+	char *m = open_and_commit(r);
+	pid_t pid = stopped_child(m, store_the_last_one_first);
 
-	if (!pid) {
-		rig_store8(at(m, 0), 1);
-		rig_store8(at(m, LAST), 1);
-		vm_lock(&vm_map_lock); /* its server does not get to answer */
-		stop_here();
-		rig_store8(at(m, LAST), 2);
-		rig_store8(at(m, 0), 2); /* after that one */
-		say(1);
-		vm_unlock(&vm_map_lock);
-		until_stopped();
-		_exit(0);
-	}
-	until_it_stands(pid);
-	stopped = pid;
 	rig_hook_at(r->f, RIG_LOADBLK, go_on_for_a_moment, NULL);
 	rig_discard(r->h);
 	rig_hook_at(r->f, RIG_LOADBLK, NULL, NULL);
