@@ -34,12 +34,14 @@ static int told_openat(int dir, const char *path, int flags, mode_t mode)
  * still, now the pages go. */
 static int held_gettid(void)
 {
-	if (vm_sys->getpid() == parent && vm_lock_is_held(VM_RANK_MAP) && !vm_lock_is_held(VM_RANK_FILEH) &&
-	    __atomic_load_n(&discarded->ctl->gate, __ATOMIC_RELAXED) == VM_GATE_CLOSED && ++nlocks == 2) {
+	int tid = vm_sys_linux.gettid(); /* the main thread's is the process's: others have no business with the gate */
+
+	if (tid == parent && vm_lock_is_held(VM_RANK_MAP) && !vm_lock_is_held(VM_RANK_FILEH) &&
+	    discarded->ctl->gate == VM_GATE_CLOSED && ++nlocks == 2) {
 		say(1);
 		await(2);
 	}
-	return vm_sys_linux.gettid();
+	return tid;
 }
 
 static void a_child_that_comes_between_the_standstill_and_the_drop_sees_the_storage(struct rig *r)
@@ -47,6 +49,8 @@ static void a_child_that_comes_between_the_standstill_and_the_drop_sees_the_stor
 	char *m;
 	pid_t pid;
 
+	if (rig_is_tsan())
+		skip(); /* the table of host calls is exchanged below a running thread */
 	clear_board();
 	rig_open(r, NPAGES * VM_PAGE);
 	m = rig_map(r->h, 0, NPAGES);
@@ -115,6 +119,8 @@ static void who_closes_a_handle_that_a_child_on_its_way_has_is_not_the_last_one(
 	pid_t pid;
 	char *m;
 
+	if (rig_is_tsan())
+		skip(); /* the table of host calls is exchanged below a running thread */
 	clear_board();
 	rig_open(r, NPAGES * VM_PAGE);
 	m = rig_map(r->h, 0, NPAGES);
