@@ -13,10 +13,19 @@
 
 static int32_t forker; /* (map lock) */
 
-void vm_fork_prepare(void)
+void vm_fork_wait(void)
+{
+	(void)vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, VM_FOREVER); /* cannot fail */
+	vm_unlock(&vm_map_lock);
+}
+
+int vm_fork_prepare(void)
 {
 	/* a child is asked for nothing, and would not be frozen */
-	(void)vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, VM_FOREVER); /* cannot fail */
+	int err = vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, 0);
+
+	if (err)
+		return err;
 	/* before: other threads of this process may store as soon as there is a child that asks; without a
 	 * server the child is told when it commits */
 	for (struct vm_fileh *h = vm_filehs; h; h = h->next) {
@@ -37,6 +46,7 @@ void vm_fork_prepare(void)
 	}
 	forker = vm_sys->getpid();
 	vm_fd_fork_prepare();
+	return 0;
 }
 
 void vm_fork_parent(void)

@@ -84,8 +84,10 @@ void pol_warn(const char *object, const char *text)
 
 void pol_fork_prepare(void)
 {
-	pol_lock();
-	vm_fork_prepare();
+	for (pol_lock(); vm_fork_prepare(); pol_lock()) {
+		pol_unlock(); /* a commit or an invalidation may need it before it thaws what it froze */
+		vm_fork_wait();
+	}
 }
 
 void pol_fork_parent(void)

@@ -293,7 +293,8 @@ pid_t rig_fork_late(void (*before)(void))
 {
 	pid_t pid;
 
-	vm_fork_prepare();
+	while (vm_fork_prepare())
+		vm_fork_wait();
 	pid = fork();
 	if (pid) {
 		vm_fork_parent();
