@@ -19,10 +19,10 @@ void vm_fork_wait(void)
 	vm_unlock(&vm_map_lock);
 }
 
-int vm_fork_prepare(void)
+int vm_fork_prepare(unsigned msec)
 {
 	/* a child is asked for nothing, and would not be frozen */
-	int err = vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, 0);
+	int err = vm_map_lock_thawed(NULL, 0, UINTPTR_MAX, msec);
 
 	if (err)
 		return err;

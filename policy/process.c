@@ -82,10 +82,13 @@ void pol_warn(const char *object, const char *text)
 	pol_log(POL_LOG_WARN, "%s: %s", object, text);
 }
 
+#define THAW_MSEC 100
+
 void pol_fork_prepare(void)
 {
-	for (pol_lock(); vm_fork_prepare(); pol_lock()) {
-		pol_unlock(); /* a commit or an invalidation may need it before it thaws what it froze */
+	/* with the lock: so the threads that commit all the time come to wait, and let the fork by */
+	for (pol_lock(); vm_fork_prepare(THAW_MSEC); pol_lock()) {
+		pol_unlock(); /* but one may need it before it thaws what it froze */
 		vm_fork_wait();
 	}
 }

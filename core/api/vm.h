@@ -41,9 +41,9 @@ bool vm_can_load_lazily(void);
 /* Around fork(2): prepare takes every lock in order, the other two release them; the child re-arms its
  * mappings before it returns. Call with asynchronous signals blocked. After an error mappings are gone from the
  * child, all of those of a handle that is lost.
- * prepare is -EAGAIN, with no lock taken, while a mapping is frozen. Who froze it may need a lock of the caller's:
- * without those vm_fork_wait returns when it is to be tried again. */
-int vm_fork_prepare(void);
+ * prepare is -EAGAIN, with no lock taken, when a mapping stays frozen for msec. Who froze it may need a lock of the
+ * caller's: without those vm_fork_wait returns when it is to be tried again. */
+int vm_fork_prepare(unsigned msec);
 void vm_fork_wait(void);
 void vm_fork_parent(void);
 int vm_fork_child(void);

@@ -7,7 +7,7 @@ static bool dies_when(struct rig *r, void (*damage)(struct vm_fileh *h))
 	int status;
 	pid_t pid;
 
-	assert_int_equal(vm_fork_prepare(), 0);
+	assert_int_equal(vm_fork_prepare(VM_FOREVER), 0);
 	pid = fork();
 	if (!pid) {
 		(void)close(2); /* what it says is not what is tested */

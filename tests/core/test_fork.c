@@ -184,7 +184,7 @@ static void a_fork_beyond_the_number_of_processes_says_so_and_harms_nobody(struc
 	peers = r->h->ctl->peers;
 	for (unsigned i = 1; i < VM_MAX_PEERS; i++)
 		peers[i] = (struct vm_peer){.pid = getpid()};
-	assert_int_equal(vm_fork_prepare(), 0);
+	assert_int_equal(vm_fork_prepare(VM_FOREVER), 0);
 	pid = fork();
 	if (!pid)
 		_exit(vm_fork_child() == -EAGAIN ? 0 : 1);

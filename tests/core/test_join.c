@@ -173,7 +173,7 @@ static void a_child_without_a_place_answers_for_nobody(struct rig *r)
 		if (!peers[i].pid)
 			peers[i] = (struct vm_peer){.pid = getpid()};
 	vm_fileh_unlock(r->h);
-	assert_int_equal(vm_fork_prepare(), 0);
+	assert_int_equal(vm_fork_prepare(VM_FOREVER), 0);
 	late = fork();
 	if (!late) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -216,7 +216,7 @@ static void a_child_in_a_namespace_of_its_own_has_no_place(struct rig *r)
 	if (!pid) {
 		if (unshare(CLONE_NEWPID))
 			_exit(77);
-		assert_int_equal(vm_fork_prepare(), 0);
+		assert_int_equal(vm_fork_prepare(VM_FOREVER), 0);
 		pid = fork();
 		if (!pid)
 			_exit(vm_fork_child() != -EREMOTE || !vm_fileh_is_lost(r->h) || vm_nvmas);

@@ -293,8 +293,7 @@ pid_t rig_fork_late(void (*before)(void))
 {
 	pid_t pid;
 
-	while (vm_fork_prepare())
-		vm_fork_wait();
+	(void)vm_fork_prepare(VM_FOREVER); /* cannot fail */
 	pid = fork();
 	if (pid) {
 		vm_fork_parent();
