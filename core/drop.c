@@ -224,7 +224,8 @@ static int settle(struct vm_fileh *h, bool alone)
 		err = vm_harvest_all(h);
 	if (!err && p->held)
 		err = meet_others(h, p, suspect);
-	if (!err && p->fail_on_dirty && vm_pagemap_find(&h->pagemap, p->start, p->stop, VM_DIRTY) < p->stop)
+	if (!err && (p->fail_on_dirty || (p->fail_on_doubt && h->ctl->doubtful)) &&
+	    vm_pagemap_find(&h->pagemap, p->start, p->stop, VM_DIRTY) < p->stop)
 		err = -EBUSY;
 	if (!err && p->in_place)
 		err = vm_freeze(h, NULL, true);
@@ -349,6 +350,7 @@ static void end_drop(struct vm_fileh *h, int err)
 	if (!err) {
 		/* only a discard of everything mends what a failed one left */
 		h->ctl->torn = p->was_torn && !(p->dirty && p->whole);
+		h->ctl->doubtful &= !(p->dirty && !p->start && p->stop == VM_MAX_PGOFF);
 		h->stored_here &= vm_fileh_is_changed(h);
 	}
 	vm_fileh_unlock(h);

@@ -71,6 +71,15 @@ static int find_size(struct vm_fileh *h, struct vm_plan *p)
 	return err;
 }
 
+static int is_changed(struct vm_fileh *h, const struct vm_held *held)
+{
+	const struct vm_backend_ops *ops = h->file->ops;
+
+	if (held->is_held)
+		return held->changed.n || held->news.resized;
+	return ops->changed ? ops->changed(h->file, 0) : 0;
+}
+
 /* Busy; held by the caller, and what others committed is taken in, too. */
 static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
 		      const struct vm_held *held, struct vm_dropped *ret)
@@ -84,8 +93,13 @@ static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on
 		.clean_from = UINT64_MAX,
 		.whole = !off && !len,
 	};
-	int err = 0;
+	int err = on_dirty == VM_DIRTY_KEEP ? is_changed(h, held) : 0;
 
+	/* what is kept, and was not stored, would go over what changed */
+	p.fail_on_doubt = err > 0;
+	if (err < 0)
+		return err;
+	err = 0;
 	if (len && vm_npages(off + len) < p.stop)
 		p.stop = vm_npages(off + len);
 	if (p.whole)
@@ -124,15 +138,6 @@ int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_
 	if (ret_npages)
 		*ret_npages = dropped.npages;
 	return err;
-}
-
-static int is_changed(struct vm_fileh *h, const struct vm_held *held)
-{
-	const struct vm_backend_ops *ops = h->file->ops;
-
-	if (held->is_held)
-		return held->changed.n || held->news.resized;
-	return ops->changed ? ops->changed(h->file, 0) : 0;
 }
 
 int vm_fileh_refresh(struct vm_fileh *h, bool anyway, enum vm_on_dirty on_dirty, struct vm_dropped *ret)

@@ -126,8 +126,10 @@ int vm_page_suspect(struct vm_fileh *h)
 		start = vm_ram_next(&h->ram, start, end, &stop);
 		if (start < end)
 			err = vm_pagemap_reserve(&h->pagemap, start, stop);
-		if (!err)
+		if (!err) {
+			h->ctl->doubtful |= start < stop;
 			vm_page_mark_dirty(h, start, stop);
+		}
 	}
 	h->ctl->suspect = err;
 	return err;

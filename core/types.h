@@ -99,7 +99,7 @@ struct vm_owner {
 /* What all processes of a handle share. At offset 0 of the control memfd; the pagemap's bytes follow at
  * VM_CTL_LEN. Everything below lock is guarded by it. */
 #define VM_CTL_MAGIC 0x6c7463706d786174ull /* "taxmpctl" */
-#define VM_CTL_VERSION 11u
+#define VM_CTL_VERSION 12u
 #define VM_CTL_LEN 32768u
 struct vm_ctl {
 	uint64_t magic;
@@ -125,6 +125,7 @@ struct vm_ctl {
 	bool lazy_pending;	 /* a commit happened that the disk may not hold yet */
 	bool was_shared;	 /* another process had or has the handle, too */
 	bool suspect;		 /* a process died with stores that only its page tables knew: any page may be dirty */
+	bool doubtful;		 /* so all in ram were made dirty: not all of them need have been stored into */
 	bool torn;		 /* a discard stopped half way: nothing may be committed before one succeeds */
 	uint64_t gen;		 /* rises with every invalidation: a load that began before is thrown away */
 	uint64_t npages[VM_NSTATES]; /* pages per state, exact; [VM_EMPTY] is not counted */
@@ -196,6 +197,7 @@ struct vm_plan {
 	bool clean, dirty;     /* pages in these states go */
 	bool empty;	       /* and what may be where none was loaded: the mark of a load that failed */
 	bool fail_on_dirty;    /* -EBUSY when a page of the range is dirty */
+	bool fail_on_doubt;    /* or, at least, when nothing tells which are */
 	uint64_t clean_from;   /* pages from here on go, clean as they may be */
 	uint64_t size;	       /* new size */
 	uint64_t storage_size; /* the storage's, when whole */

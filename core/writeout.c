@@ -221,6 +221,7 @@ static void mark_stored(struct vm_fileh *h, const struct vm_txn *txn)
 	struct vm_ctl *ctl = h->ctl;
 
 	vm_page_mark_stored(h);
+	ctl->doubtful = false;
 	ctl->size_committed = txn->size;
 	/* shrunk again while the commit was on its way? then that is what the next one must do */
 	ctl->size_low = ctl->size < txn->size ? ctl->size : txn->size;

@@ -169,7 +169,8 @@ int vm_copy_out(struct vm_fileh **h, struct vm_copy **c, unsigned n, bool overwr
 /* The storage changed: pages of [off, off + len) are loaded again on next touch. len 0: to the end; the size
  * is read again when the whole file is invalidated. *ret_npages: pages dropped (may be NULL).
  * -EBUSY: VM_DIRTY_FAIL and a page is dirty; or one that others committed since the snapshot is, and would
- * stay; nothing was dropped. */
+ * stay; or VM_DIRTY_KEEP, the storage changed, and a process was killed or is stopped: which are dirty is unknown.
+ * Nothing was dropped. */
 int vm_fileh_invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on_dirty on_dirty,
 			uint64_t *ret_npages);
 /* Look whether the storage was changed by somebody else: then all of it is invalidated. anyway: clean pages

@@ -103,6 +103,63 @@ static void a_refresh_of_what_did_not_change_drops_no_store(struct rig *r)
 	assert_int_equal(rig_ndirty(r->h), 1);
 }
 
+static void a_child_stores_and_is_killed(char *page)
+{
+	pid_t pid = rig_fork();
+
+	if (!pid) {
+		rig_store8(page, 'k');
+		(void)kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(rig_reap(pid), -SIGKILL);
+}
+
+static void stores_that_nothing_tells_from_what_changed_are_not_kept_over_it(struct rig *r)
+{
+	struct vm_dropped d;
+	char *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	(void)rig_load8(m + 5 * VM_PAGE);
+	a_child_stores_and_is_killed(m + 3 * VM_PAGE);
+	rig_put_byte(r->f, 5 * VM_PAGE, 200);
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_KEEP, NULL), -EBUSY);
+		assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_KEEP, &d), -EBUSY);
+		assert_int_equal(rig_try_commit(r->h), -EBUSY);
+		assert_int_equal((uint8_t)rig_get_byte(r->f, 5 * VM_PAGE), 200);
+		assert_int_equal(rig_load8(m + 3 * VM_PAGE), 'k');
+	}
+	rig_discard(r->h);
+	assert_int_equal((uint8_t)rig_load8(m + 5 * VM_PAGE), 200);
+	/* from here on all is known again */
+	rig_store8(m + 2 * VM_PAGE, 's');
+	rig_put_byte(r->f, 6 * VM_PAGE, 201);
+	assert_int_equal(vm_fileh_refresh(r->h, false, VM_DIRTY_KEEP, &d), 1);
+	assert_int_equal((uint8_t)rig_load8(m + 6 * VM_PAGE), 201);
+	assert_int_equal(rig_load8(m + 2 * VM_PAGE), 's');
+}
+
+static void where_nothing_changed_all_that_may_have_been_stored_is_kept(struct rig *r)
+{
+	struct vm_dropped d;
+	char *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	a_child_stores_and_is_killed(m + 3 * VM_PAGE);
+	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_KEEP, NULL), 0);
+	assert_int_equal(vm_fileh_refresh(r->h, true, VM_DIRTY_DROP, &d), 0);
+	rig_commit(r->h);
+	assert_int_equal(rig_get_byte(r->f, 3 * VM_PAGE), 'k');
+	/* and a commit has told which they were */
+	rig_store8(m + 2 * VM_PAGE, 's');
+	rig_put_byte(r->f, 6 * VM_PAGE, 201);
+	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_KEEP, NULL), 0);
+	assert_int_equal((uint8_t)rig_load8(m + 6 * VM_PAGE), 201);
+}
+
 static void a_size_that_cannot_be_read_changes_nothing(struct rig *r)
 {
 	char *m = with_a_store(r);
@@ -122,5 +179,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_refresh_takes_in_what_changed_and_says_what_it_cost),
 	RIG_BOTH(a_refresh_of_what_did_not_change_drops_no_store),
 	RIG_BOTH(a_size_that_cannot_be_read_changes_nothing),
+	RIG_BOTH(stores_that_nothing_tells_from_what_changed_are_not_kept_over_it),
+	RIG_BOTH(where_nothing_changed_all_that_may_have_been_stored_is_kept),
 };
 RIG_MAIN(cases)
