@@ -130,6 +130,11 @@ static int sys_fallocate(int fd, int mode, off_t off, off_t len)
 	return (int)without_sigxfsz(sys4(__NR_fallocate, fd, mode, off, len));
 }
 
+static int sys_sync_file_range(int fd, off_t off, off_t len, unsigned flags)
+{
+	return (int)sys4(__NR_sync_file_range, fd, off, len, flags);
+}
+
 static ssize_t sys_copy_file_range(int from, off_t *from_off, int to, off_t *to_off, size_t len)
 {
 	return without_sigxfsz(sys6(__NR_copy_file_range, from, (long)from_off, to, (long)to_off, (long)len, 0));
@@ -370,6 +375,7 @@ const struct vm_sys vm_sys_linux = {
 	.fdatasync = sys_fdatasync,
 	.ftruncate = sys_ftruncate,
 	.fallocate = sys_fallocate,
+	.sync_file_range = sys_sync_file_range,
 	.copy_file_range = sys_copy_file_range,
 	.lseek = sys_lseek,
 	.fstat = sys_fstat,

@@ -68,6 +68,15 @@ bool pol_backend_file_is_in_place(const struct vm_bigfile *f)
 	return m.applied == m.tail && !waits_elsewhere(f);
 }
 
+uint64_t pol_backend_file_journal_fill(const struct vm_bigfile *f)
+{
+	struct vm_journal_mark m;
+	bool empty;
+
+	look(f, &m, &empty);
+	return m.tail - VM_JOURNAL_START;
+}
+
 bool pol_backend_file_is_on_disk(const struct vm_bigfile *f)
 {
 	struct vm_journal_mark m;

@@ -48,6 +48,8 @@ bool pol_backend_file_needs_recovery(const struct vm_bigfile *f);
 bool pol_backend_file_is_in_place(const struct vm_bigfile *f);
 /* Is that on the disk, too, so that nothing is left in the journal? */
 bool pol_backend_file_is_on_disk(const struct vm_bigfile *f);
+/* Bytes of journal that commits have taken since it was last emptied. */
+uint64_t pol_backend_file_journal_fill(const struct vm_bigfile *f);
 /* The first extent of data in [*start, *stop), or -ENXIO. */
 int pol_file_next_extent(int fd, uint64_t *start, uint64_t *stop);
 

@@ -174,7 +174,22 @@ static void tell_failure(struct pol_set *s, int err)
 	pol_file_failed(m, what, err);
 }
 
-/* Count what happened to m, which had txid before. Was its journal idle until now? */
+/* So much journal, and the kernel begins to write the file back, while commits go on: the checkpoint, for which
+ * one of them has to wait, finds little left. */
+#define WRITEBACK_LEN (4u << 20)
+
+static bool want_writeback_locked(struct pol_file *m)
+{
+	uint64_t n = pol_backend_is_file(&m->file) ? pol_backend_file_journal_fill(&m->file) / WRITEBACK_LEN : 0;
+	bool wants = n > m->nwritebacks;
+
+	m->nwritebacks = n;
+	if (wants)
+		__atomic_or_fetch(&m->wanted, POL_WANT_WRITEBACK, __ATOMIC_SEQ_CST);
+	return wants;
+}
+
+/* Count what happened to m, which had txid before. Has the helper thread something to do that it does not know of? */
 static bool note_locked(struct pol_file *m, const struct vm_commit_result *res, uint64_t before, bool durable)
 {
 	bool was_idle = !m->checkpoint_usec;
@@ -184,7 +199,7 @@ static bool note_locked(struct pol_file *m, const struct vm_commit_result *res, 
 	m->ncommits++;
 	m->last_commit_usec = pol_now_usec(CLOCK_REALTIME);
 	m->checkpoint_usec = pol_now_usec(CLOCK_MONOTONIC) + (durable ? IDLE_USEC : LAZY_USEC);
-	return was_idle;
+	return want_writeback_locked(m) || was_idle;
 }
 
 static void tell_overwritten(const struct pol_file *m, const struct vm_commit_result *res)
@@ -199,7 +214,7 @@ static void tell_overwritten(const struct pol_file *m, const struct vm_commit_re
 
 int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_commit_result *ret)
 {
-	bool was_idle = false;
+	bool news = false;
 	int err;
 
 	for (unsigned i = 0; i < s->n; i++) {
@@ -219,7 +234,7 @@ int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_com
 		if (err)
 			s->m[i]->nfailed++;
 		else
-			was_idle |= note_locked(s->m[i], &s->res[i], s->before[i], durable);
+			news |= note_locked(s->m[i], &s->res[i], s->before[i], durable);
 	}
 	pol_unlock();
 	if (err) {
@@ -231,7 +246,7 @@ int pol_set_commit(struct pol_set *s, bool durable, bool own_only, struct vm_com
 		tell_overwritten(s->m[i], &s->res[i]);
 		ret->npages += s->res[i].npages;
 	}
-	if (was_idle)
+	if (news)
 		pol_control_kick(); /* the helper thread has a time to wait for now; a later one it finds by itself */
 	return 0;
 }

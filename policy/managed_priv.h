@@ -41,6 +41,7 @@ struct pol_file {
 	uint32_t wanted;	     /* enum pol_wanted bits left for the helper thread (atomic) */
 	uint64_t next_interval_usec; /* monotonic; 0: none */
 	uint64_t checkpoint_usec;    /* monotonic: when the journal is emptied; 0: nothing in it */
+	uint64_t nwritebacks;	     /* that were wanted since the journal was last emptied */
 	uint64_t last_commit_usec;   /* realtime */
 	uint64_t ncommits, nfailed;
 	uint64_t order; /* number of the last order or event that was done for it, with its group (atomic enough) */
@@ -49,7 +50,10 @@ struct pol_file {
 	struct pol_file *next;
 };
 
-enum pol_wanted { POL_WANT_COMMIT = 1 };
+enum pol_wanted {
+	POL_WANT_COMMIT = 1,
+	POL_WANT_WRITEBACK = 2, /* of what is in the file's page cache */
+};
 
 /* ---- managed_list.c: all of them, and the lock ---- */
 

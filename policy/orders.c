@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What can be done to managed files from outside: by the command and the socket, by signals and timers. */
+#define _GNU_SOURCE 1
 #include "managed_priv.h"
 #include "backends.h"
 #include "log.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -260,12 +262,17 @@ void pol_managed_deferred(void)
 {
 	struct vm_commit_result res;
 	struct pol_file *m;
+	uint32_t wanted;
 
 	obey(__atomic_exchange_n(&signalled, 0, __ATOMIC_SEQ_CST));
-	for (m = pol_file_next(NULL); m; m = pol_file_next(m))
-		if (__atomic_exchange_n(&m->wanted, 0, __ATOMIC_SEQ_CST) & POL_WANT_COMMIT)
+	for (m = pol_file_next(NULL); m; m = pol_file_next(m)) {
+		wanted = __atomic_exchange_n(&m->wanted, 0, __ATOMIC_SEQ_CST);
+		if (wanted & POL_WANT_COMMIT)
 			(void)pol_commit_file(m, !m->rule->lazy, false,
 					      &res); /* MS_ASYNC has nobody to tell: logged */
+		if (wanted & POL_WANT_WRITEBACK) /* an error is seen again, and told, by the checkpoint's fdatasync */
+			(void)vm_sys->sync_file_range(m->file.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	}
 }
 
 #define POLL_USEC 500000u /* only for rules with a dirty limit, and those that see changes */

@@ -39,6 +39,7 @@ struct vm_sys {
 	int (*fdatasync)(int fd);
 	int (*ftruncate)(int fd, off_t len);
 	int (*fallocate)(int fd, int mode, off_t off, off_t len);
+	int (*sync_file_range)(int fd, off_t off, off_t len, unsigned flags);
 	ssize_t (*copy_file_range)(int from, off_t *from_off, int to, off_t *to_off, size_t len);
 	off_t (*lseek)(int fd, off_t off, int whence);
 	int (*fstat)(int fd, struct stat *ret_st);

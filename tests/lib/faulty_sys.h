@@ -29,6 +29,7 @@
 	X(int, fcntl, (int a, int b, long c), (a, b, c))                                                     \
 	X(int, renameat, (int a, const char *b, int c, const char *d), (a, b, c, d))                         \
 	X(int, renameat2, (int a, const char *b, int c, const char *d, unsigned e), (a, b, c, d, e))         \
+	X(int, sync_file_range, (int a, off_t b, off_t c, unsigned d), (a, b, c, d))                         \
 	X(ssize_t, copy_file_range, (int a, off_t *b, int c, off_t *d, size_t e), (a, b, c, d, e))           \
 	X(int, linkat, (int a, const char *b, int c, const char *d), (a, b, c, d))                           \
 	X(int, unlinkat, (int a, const char *b, int c), (a, b, c))                                           \
