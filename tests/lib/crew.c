@@ -278,11 +278,12 @@ void crew_check_cuts(struct crew *c)
 	for (unsigned i = 0; i < nshown(c); i++)
 		began[i] = crew_committed(c, i, 0);
 	for (unsigned i = 0; i < c->ncuts || (nbetween < nenough && i < 10 * c->ncuts); i++) {
-		uint64_t seen = get_acquire(crew_at(c, 0, 0));
+		const char *one = crew_at(c, i % nshown(c), 0);
+		uint64_t seen = get_acquire(one);
 		bool between = false;
 
 		vm_wake(&c->turn);
-		while (get_acquire(crew_at(c, 0, 0)) == seen) /* nobody starves */
+		while (get_acquire(one) == seen) /* nobody starves: each has its turn */
 			(void)sched_yield();
 		rig_commit_set(&c->s);
 		for (unsigned k = 0; k < nshown(c); k++) {
