@@ -152,6 +152,7 @@ void rig_abandon(struct rig *r)
 	for (unsigned i = 0; i < MAX_OPEN; i++)
 		if (handles[i] == r->h)
 			handles[i] = NULL;
+	vm_lock(&vm_map_lock); /* the handle's server lives */
 	for (size_t i = vm_nvmas; i-- > 0;)
 		if (vm_vmas[i]->fileh == r->h)
 			vm_vma_remove(vm_vmas[i]);
@@ -160,6 +161,7 @@ void rig_abandon(struct rig *r)
 			*pp = r->h->next;
 			break;
 		}
+	vm_unlock(&vm_map_lock);
 }
 
 void rig_forget(struct rig_file *f)
