@@ -112,8 +112,9 @@ static int invalidate(struct vm_fileh *h, uint64_t off, uint64_t len, enum vm_on
 	if (!err)
 		err = vm_drop(&h, 1);
 	/* what the storage is now has been taken note of: later commits compare with this state, and what was
-	 * committed before must not be replayed over it */
-	if (!err && h->file->ops->changed)
+	 * committed before must not be replayed over it. But not while pages are dirty that need not have been stored
+	 * into: the next commit would put them over what changed there. (busy) */
+	if (!err && h->file->ops->changed && !h->ctl->doubtful)
 		err = h->file->ops->changed(h->file, 1);
 	err = err > 0 ? 0 : err;
 	*ret = (struct vm_dropped){.npages = h->plan.npages, .ndirty = h->plan.ndirty};

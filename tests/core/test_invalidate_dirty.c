@@ -141,6 +141,26 @@ static void stores_that_nothing_tells_from_what_changed_are_not_kept_over_it(str
 	assert_int_equal(rig_load8(m + 2 * VM_PAGE), 's');
 }
 
+static void a_part_that_goes_takes_no_note_of_what_changed_elsewhere_under_such_stores(struct rig *r)
+{
+	char *m;
+
+	rig_open(r, 8 * VM_PAGE);
+	m = rig_map(r->h, 0, 8);
+	(void)rig_load8(m + 5 * VM_PAGE);
+	a_child_stores_and_is_killed(m + 3 * VM_PAGE);
+	rig_put_byte(r->f, 0, 199);
+	rig_put_byte(r->f, 5 * VM_PAGE, 200);
+	assert_int_equal(vm_fileh_invalidate(r->h, 0, VM_PAGE, VM_DIRTY_DROP, NULL), 0);
+	assert_int_equal((uint8_t)rig_load8(m), 199);
+	assert_int_equal(rig_try_commit(r->h), -EBUSY);
+	assert_int_equal((uint8_t)rig_get_byte(r->f, 5 * VM_PAGE), 200);
+	assert_int_equal(vm_fileh_invalidate(r->h, 0, 0, VM_DIRTY_DROP, NULL), 0);
+	assert_int_equal((uint8_t)rig_load8(m + 5 * VM_PAGE), 200);
+	rig_store8(m + 2 * VM_PAGE, 's');
+	rig_commit(r->h);
+}
+
 static void where_nothing_changed_all_that_may_have_been_stored_is_kept(struct rig *r)
 {
 	struct vm_dropped d;
@@ -180,6 +200,7 @@ static const struct rig_case cases[] = {
 	RIG_BOTH(a_refresh_of_what_did_not_change_drops_no_store),
 	RIG_BOTH(a_size_that_cannot_be_read_changes_nothing),
 	RIG_BOTH(stores_that_nothing_tells_from_what_changed_are_not_kept_over_it),
+	RIG_BOTH(a_part_that_goes_takes_no_note_of_what_changed_elsewhere_under_such_stores),
 	RIG_BOTH(where_nothing_changed_all_that_may_have_been_stored_is_kept),
 };
 RIG_MAIN(cases)
